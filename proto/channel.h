@@ -1,0 +1,54 @@
+/*
+ * Channel: Unix sockets, as this project uses them.  Bytes with or without descriptors, always
+ * CLOEXEC, never SIGPIPE, addresses checked for length.
+ *
+ * Threads: plain functions over descriptors.
+ */
+#pragma once
+
+#include "proto/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define CHANNEL_FDS_MAX 8
+
+/*
+ * recvmsg().  Descriptors that a peer sent along are closed at once and counted in
+ * *ret_n_dropped: a client has no business sending any.  Returns bytes, 0 at end of file, -errno.
+ */
+ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, uint32_t *ret_n_dropped);
+
+/* sendmsg(MSG_NOSIGNAL | MSG_DONTWAIT).  Returns bytes or -errno. */
+ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov);
+
+/*
+ * One packet with descriptors over a SOCK_SEQPACKET socket (front end, spawner, worker).  Blocking
+ * as the socket is.  channel_send_packet returns 0 or -errno.  channel_receive_packet returns the
+ * packet's size (0: end of file), stores at most *n_fds descriptors in fds (further ones are
+ * closed) and their number in *n_fds; -EMSGSIZE if the packet was longer than size.
+ */
+int channel_send_packet(int fd, const void *bytes, size_t size, const int *fds, uint32_t n_fds);
+ssize_t channel_receive_packet(int fd, void *bytes, size_t size, int *fds, uint32_t *n_fds);
+
+/* A connected SOCK_SEQPACKET pair, CLOEXEC, non-blocking if asked for.  0 or -errno. */
+int channel_pair(bool is_nonblocking, int ret_fds[2]);
+
+/*
+ * A doorbell is one end of such a non-blocking pair.  Ring: a full socket means the other side is
+ * awake already.  Drain: take everything that is there; true if anything was, false at EAGAIN; end
+ * of file is reported through *ret_is_closed (may be NULL).
+ */
+void channel_ring(int fd);
+bool channel_drain(int fd, bool *ret_is_closed);
+
+/*
+ * Connect to, or listen on, a Unix stream socket at path, non-blocking from then on.  Paths over
+ * 107 bytes are refused (the kernel would cut them silently).  A listener takes a lock beside the
+ * socket (path + ".lock"), removes a stale socket file, and never one that something listens on.
+ * Returns the descriptor (and the lock's in *ret_lock_fd), or a negative status with *ret_failure.
+ */
+int channel_connect(const char *path, struct failure *ret_failure);
+int channel_listen(const char *path, mode_t mode, int *ret_lock_fd, struct failure *ret_failure);

@@ -1,0 +1,43 @@
+/*
+ * Every number a client can run into, in one place.  PROTOCOL.md prints this list, `hello` returns
+ * it, and a test holds the three together.
+ *
+ * X(name, wire name, value, unit, reason)
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define LIMIT_LIST(X)                                                                              \
+    X(HEAD, "head", 65536, "bytes", "a message without its payload bytes; kept in one buffer")     \
+    X(FRAME, "frame", 67174400, "bytes",                                                           \
+      "a whole message: four arrays of the largest push, and the head")                            \
+    X(ELEMENTS, "elements", 4096, "values", "msgpack-c spends 24 bytes on each decoded value")     \
+    X(DEPTH, "depth", 16, "levels", "msgpack-c itself fails past 32, with a misleading error")     \
+    X(STRING, "string", 1024, "bytes", "a string that is no payload: names and messages")          \
+    X(SESSIONS, "sessions", 512, "connections",                                                    \
+      "descriptors of the front end, all users together")                                          \
+    X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \
+    X(JOB_SLOTS, "job_slots", 1024, "jobs",                                                        \
+      "the job-block memfd that workers read parameters from")                                     \
+    X(WINDOW, "window", 64, "pushes", "unanswered pushes of one job")                              \
+    X(WINDOW_DEFAULT, "window_default", 4, "pushes", "fills the link with 4 MiB pushes")           \
+    X(PUSH, "max_push", 16777216, "bytes",                                                         \
+      "one array of one push: a chunk never crosses a segment")                                    \
+    X(PUSH_DEFAULT, "max_push_default", 4194304, "bytes", "the best chunk size measured")          \
+    X(PUSH_LEAST, "max_push_least", 65536, "bytes", "below it a push costs more than its work")    \
+    X(RECORD, "record", 16777216, "bytes", "one record of one array lies in one segment")          \
+    X(IN, "in", 4, "arrays", "inputs of an op: the fields of a ring descriptor")                   \
+    X(OUT, "out", 2, "arrays", "outputs of an op: the fields of a ring descriptor")                \
+    X(PARAMS, "params", 16, "parameters", "of an op")                                              \
+    X(PARAM_BYTES, "param_bytes", 192, "bytes", "packed parameters: one slot of the job block")    \
+    X(HALF_MESSAGE, "half_message_ms", 10000, "ms", "silence within a message, then disconnected") \
+    X(SLOW_READER, "slow_reader_ms", 30000, "ms",                                                  \
+      "answers waiting and not read, then disconnected")                                           \
+    X(DRAIN, "drain_ms", 10000, "ms", "after SIGTERM: what is in flight may finish")
+
+enum limit {
+#define X(name, wire, value, unit, reason) LIMIT_##name = (value),
+    LIMIT_LIST(X)
+#undef X
+};

@@ -1,0 +1,222 @@
+/*
+ * Messages as plain structs: what handlers and the client library work with.  codec.h turns each
+ * into MessagePack and back.  Payload bytes are not in here: they travel through reader and writer.
+ *
+ * Sizes in bytes, times in nanoseconds, ids below 2^53.  Strings are NUL-terminated copies.
+ */
+#pragma once
+
+#include "proto/limits.h"
+#include "proto/manifest.h"
+#include "proto/status.h"
+#include "proto/worker_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define API_LEVEL      1 /* grows with every addition to the protocol */
+#define API_COMPATIBLE 1 /* the oldest level that this one still serves */
+
+enum require { REQUIRE_ANY, REQUIRE_GPU, REQUIRE_CPU, REQUIRE_COUNT };
+
+extern const char *const priority_names[PRIORITY_COUNT]; /* "urgent", "normal", "bulk" */
+extern const char *const require_names[REQUIRE_COUNT];   /* "any", "gpu", "cpu" */
+extern const char *const tail_names[TAIL_COUNT];         /* "error", "zero", "short" */
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+struct msg_hello {
+    char program[64];
+    uint32_t api;          /* the level the client was written for; 0 = not said */
+    bool wants_structured; /* errors: "structured" */
+};
+
+struct msg_op_list {
+    char name[MANIFEST_NAME_SIZE]; /* "" = all */
+};
+
+/* An op with its parameters, as a client names it. */
+struct msg_op {
+    char name[MANIFEST_NAME_SIZE];
+    uint32_t n_values;
+    struct value values[LIMIT_PARAMS];
+};
+
+/* The options of run and job.open; `has_` fields tell "not said" from a value. */
+struct msg_options {
+    enum priority priority; /* default: normal */
+    uint64_t deadline_ns;   /* from the request's arrival; 0 = none */
+    enum require require;
+    enum tail tail;
+    char device[WORKER_DEVICE_SIZE]; /* "" = any */
+    bool wants_timing;
+    uint32_t window;   /* job.open; 0 = default */
+    uint64_t max_push; /* job.open; 0 = default */
+    bool is_unordered; /* job.open; ordered = false */
+};
+
+struct msg_run {
+    struct msg_op op;
+    struct msg_options options;
+    uint32_t n_data; /* elements of the payload array */
+};
+
+struct msg_job_open {
+    struct msg_op op;
+    struct msg_options options;
+};
+
+struct msg_job_push {
+    uint64_t job;
+    uint64_t seq;
+    bool has_n;
+    uint64_t n; /* records, if the client said so: must agree with the payloads */
+    uint32_t n_data;
+};
+
+struct msg_job { /* job.close, job.cancel */
+    uint64_t job;
+};
+
+struct msg_job_list {
+    bool is_all; /* also other connections' jobs */
+};
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+struct msg_hello_result {
+    char version[32];
+    uint32_t api_level;
+    uint32_t api_compatible;
+    uint64_t epoch;   /* differs between two starts of the daemon */
+    char rights[16];  /* "user" */
+    char backend[16]; /* "cpu", "cuda" or "none" */
+};
+
+struct msg_job_opened {
+    uint64_t job;
+    uint32_t credit;
+    uint64_t max_push;      /* bytes of any one array of one push, at most */
+    uint64_t push_multiple; /* every push but the last has a multiple of this many records */
+    uint32_t n_in, n_out;
+    uint32_t in_size[LIMIT_IN]; /* bytes of one record */
+    uint32_t out_size[LIMIT_OUT];
+};
+
+struct msg_timing {
+    uint64_t queue_ns;   /* accepted to first chunk begun */
+    uint64_t in_ns;      /* copy to the device */
+    uint64_t compute_ns; /* first chunk begun to last chunk ended */
+    uint64_t out_ns;     /* copy from the device */
+};
+
+/* How work was done: in the result of run, and in job.result. */
+struct msg_done_by {
+    char backend[16];
+    char device[WORKER_DEVICE_SIZE];
+    enum priority priority;
+    char path[16]; /* "inline" */
+    bool has_timing;
+    struct msg_timing timing;
+};
+
+/* The result of run (job, seq, credit unused) and the notification job.result. */
+struct msg_answer {
+    uint64_t job;
+    uint64_t seq;
+    uint64_t n; /* records */
+    uint32_t credit;
+    struct msg_done_by by;
+    bool has_failure; /* job.result only; excludes outputs */
+    struct failure failure;
+    uint32_t n_out; /* outputs that follow as payloads */
+};
+
+struct msg_job_closed {
+    uint64_t pushed;
+};
+
+/* X(NAME, wire name): ordered so that a comparison means "ended". */
+#define JOB_STATE_LIST(X)                                                                          \
+    X(OPEN, "open")                                                                                \
+    X(CLOSED, "closed")                                                                            \
+    X(DONE, "done")                                                                                \
+    X(FAILED, "failed")                                                                            \
+    X(CANCELLED, "cancelled")                                                                      \
+    X(EXPIRED, "expired")
+
+enum job_state {
+#define X(name, text) JOB_##name,
+    JOB_STATE_LIST(X)
+#undef X
+        JOB_STATE_COUNT
+};
+extern const char *const job_state_names[JOB_STATE_COUNT];
+
+struct msg_job_state { /* the result of job.cancel */
+    enum job_state state;
+};
+
+struct msg_job_entry { /* one row of job.list */
+    uint64_t job;
+    char op[MANIFEST_NAME_SIZE];
+    enum job_state state;
+    enum priority priority;
+    uint64_t pushed;
+    uint64_t done;
+};
+
+struct msg_job_done { /* the notification job.done */
+    uint64_t job;
+    enum job_state state;
+    uint64_t pushes;
+    uint64_t n;
+    bool has_failure;
+    struct failure failure;
+    uint32_t n_out; /* a reduce op's outputs, as payloads */
+};
+
+struct msg_device {
+    char device[WORKER_DEVICE_SIZE];
+    char name[WORKER_DEVICE_SIZE];
+    char uuid[WORKER_DEVICE_SIZE];
+    char state[16]; /* "starting", "ready", "restarting", "absent" */
+    char backend[16];
+    char reason[128]; /* why it is not ready, or why this backend was chosen */
+    int32_t numa;
+    uint64_t memory;
+};
+
+/* X(field, meaning): counters since the daemon's start unless said otherwise; all u64. */
+#define STATS_LIST(X)                                                                              \
+    X(uptime_ns, "time since start")                                                               \
+    X(sessions, "connections now")                                                                 \
+    X(sessions_total, "connections accepted")                                                      \
+    X(jobs, "open jobs now")                                                                       \
+    X(jobs_total, "jobs opened")                                                                   \
+    X(runs_total, "run requests accepted")                                                         \
+    X(pushes_total, "pushes accepted, runs included")                                              \
+    X(chunks_total, "chunks done")                                                                 \
+    X(chunks_lost, "chunks lost with a worker")                                                    \
+    X(chunks_in_flight, "chunks at the worker now")                                                \
+    X(chunks_waiting_urgent, "pushes with chunks not yet released now, urgent")                    \
+    X(chunks_waiting_normal, "the same, normal")                                                   \
+    X(chunks_waiting_bulk, "the same, bulk")                                                       \
+    X(bytes_in, "bytes received from clients")                                                     \
+    X(bytes_out, "bytes sent to clients")                                                          \
+    X(errors_total, "requests and pushes answered with an error")                                  \
+    X(sessions_broken, "connections ended for breaking the protocol or a limit")                   \
+    X(worker_starts, "workers started")                                                            \
+    X(worker_deaths, "workers that ended without being asked to")                                  \
+    X(pool_size, "bytes of the segment pool")                                                      \
+    X(pool_used, "bytes of it that are leased now")                                                \
+    X(pool_waiting, "connections that wait for room in it now")
+
+struct msg_stats {
+    char version[32];
+    char backend[16];
+    char reason[128]; /* why this backend */
+#define X(field, doc) uint64_t field;
+    STATS_LIST(X)
+#undef X
+};

@@ -1,0 +1,85 @@
+/*
+ * Queue: the work and done queues that front end and worker share, in one memfd per worker
+ * generation.  All atomics of the project are in queue.c, with the ordering explained there once.
+ *
+ * Each queue is single producer, single consumer; indices are free-running u32, entry i lives at
+ * i % entries.  Every accessor loads a shared field once into a local and bounds it before use: the
+ * front end must survive a worker that writes nonsense (QUEUE_BROKEN), and the reverse.
+ *
+ * A work entry's place is reused only when the front end has released it: completions may come in
+ * any order, and its result slot is the in-flight table until then.
+ *
+ * Sleep protocol, the same on both sides: set the sleeping flag, full fence, look again, then
+ * sleep; a publisher makes its entries visible, full fence, then looks at the flag and rings the
+ * doorbell if it is set.  One of the two always sees the other.
+ *
+ * Threads: front end functions from its one loop, worker functions from its one data thread.
+ */
+#pragma once
+
+#include "proto/worker_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define QUEUE_BROKEN (-71) /* -EPROTO: the other side wrote what it may not */
+
+struct queue; /* one side's view of the memfd */
+
+/* Front end: make the memfd and its view.  0 or -errno.  queue_fd() is what the worker gets. */
+int queue_create(uint32_t generation, struct queue **ret_queue);
+/* Worker: map it; checks size, seals, magic and version.  0 or -errno.  fd stays the caller's. */
+int queue_attach(int fd, struct queue **ret_queue);
+/* Unmap; the creator's side also closes the memfd.  NULL is fine. */
+void queue_destroy(struct queue *queue);
+int queue_fd(const struct queue *queue);
+
+/* ---- front end ----------------------------------------------------------------------------- */
+
+/*
+ * Place an entry, not yet visible.  Returns 0 with its free-running index, or -EAGAIN when its
+ * place is still occupied.
+ */
+int queue_work_put(struct queue *queue, enum priority priority, const struct work_entry *entry,
+                   uint32_t *ret_index);
+/* Make all placed entries of this priority visible.  True: the worker sleeps, ring the doorbell. */
+bool queue_work_publish(struct queue *queue, enum priority priority);
+/* A copy of an entry and its result slot as they are now. */
+void queue_work_read(const struct queue *queue, enum priority priority, uint32_t index,
+                     struct work_entry *ret_entry, struct work_result *ret_result);
+/* The entry's answer has been dealt with: its place may be reused. */
+void queue_work_release(struct queue *queue, enum priority priority, uint32_t index);
+/* Entries placed and not released, of one priority; and the oldest such index (for recovery). */
+uint32_t queue_work_in_flight(const struct queue *queue, enum priority priority);
+/* Is this index placed and not released? */
+bool queue_work_is_held(const struct queue *queue, enum priority priority, uint32_t index);
+
+/*
+ * Take up to max done entries.  Returns their number or QUEUE_BROKEN (an impossible index, queue,
+ * range, or an entry that was not in flight).
+ */
+int queue_done_take(struct queue *queue, struct done_entry *ret_entries, uint32_t max);
+/* Before sleeping: true = sleep (the worker will ring); false = something is there. */
+bool queue_done_sleep(struct queue *queue);
+void queue_done_awake(struct queue *queue);
+
+/* ---- worker -------------------------------------------------------------------------------- */
+
+/*
+ * Copy up to max entries of one priority, with their indices, and mark them RESULT_TAKEN.  Returns
+ * their number or QUEUE_BROKEN.
+ */
+int queue_work_take(struct queue *queue, enum priority priority, struct work_entry *ret_entries,
+                    uint32_t *ret_indices, uint32_t max);
+/* Mark an entry RESULT_ISSUED. */
+void queue_result_issued(struct queue *queue, enum priority priority, uint32_t index,
+                         uint64_t issue_ns);
+/* Write a whole result; its state becomes RESULT_DONE last. */
+void queue_result_done(struct queue *queue, enum priority priority, uint32_t index,
+                       const struct work_result *result);
+/* Announce; -EAGAIN cannot happen with a front end that keeps the rules. */
+int queue_done_put(struct queue *queue, const struct done_entry *entry);
+/* Make the announced entries visible.  True: the front end sleeps, ring the doorbell. */
+bool queue_done_publish(struct queue *queue);
+bool queue_work_sleep(struct queue *queue);
+void queue_work_awake(struct queue *queue);

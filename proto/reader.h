@@ -1,0 +1,71 @@
+/*
+ * Reader: turns the bytes of a stream socket into messages, and payload bytes into sinks.
+ *
+ * Shared by the daemon's sessions and the client library.  It owns the head buffer and the guard.
+ * Payload bytes that came along with a head are copied once; all further ones are received by
+ * recvmsg() straight into the sink, with the head buffer behind it, so that one call ends a payload
+ * and starts the next message.
+ *
+ * Any descriptor that arrives on the server's side ends the connection (see channel.h).
+ *
+ * Owner and thread: whoever owns the socket; no locks.
+ */
+#pragma once
+
+#include "proto/guard.h"
+
+#include <sys/uio.h>
+
+#define READER_SINK_PIECES 64
+
+/* Where the bytes of one payload go, in order.  The pieces stay the callback's property. */
+struct reader_sink {
+    uint32_t n_pieces;
+    struct iovec pieces[READER_SINK_PIECES];
+};
+
+struct reader_callbacks {
+    /*
+     * A payload's header has arrived.  prefix is the message up to there, completed with nils: it
+     * decodes.  Returns 0 with a sink of exactly guard->payload_size bytes, -EAGAIN (no room yet:
+     * reading stops until reader_resume()), or another negative value (its bytes are drained).
+     */
+    int (*on_payload)(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
+                      struct reader_sink *ret_sink);
+    /* A message is complete; each payload in it stands as nil.  A negative return ends reading. */
+    int (*on_message)(void *owner, const struct guard *guard, const uint8_t *head, size_t size);
+    /* The stream is out of step: answer if guard->has_msgid, then close. */
+    void (*on_broken)(void *owner, const struct guard *guard, const struct failure *failure);
+};
+
+enum reader_outcome {
+    READER_IDLE = 0, /* the socket has no more bytes */
+    READER_BUDGET,   /* the budget is used up: there may be more */
+    READER_BLOCKED,  /* on_payload had no room; reader_resume() goes on */
+    READER_EOF,      /* the peer is gone, between two messages or within one */
+    READER_STOPPED,  /* a callback ended it, or the stream broke */
+};
+
+struct reader;
+
+int reader_create(struct reader **ret_reader, enum guard_role role,
+                  const struct reader_callbacks *callbacks, void *owner);
+void reader_destroy(struct reader *reader);
+
+/* Receive and handle up to about budget bytes from fd.  An enum reader_outcome or -errno. */
+int reader_read(struct reader *reader, int fd, size_t budget);
+
+/*
+ * Room may have come: ask on_payload again and go on with the bytes already here.  An enum
+ * reader_outcome (READER_IDLE: go on reading the socket) or -errno.
+ */
+int reader_resume(struct reader *reader);
+
+/* The payload under way is no longer wanted: drain the rest of it. */
+void reader_drain_payload(struct reader *reader);
+
+/* Is a message under way (some of its bytes are here and others are not)? */
+bool reader_is_within(const struct reader *reader);
+
+/* Bytes received since creation: what a minimum rate is measured on. */
+uint64_t reader_received(const struct reader *reader);

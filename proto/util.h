@@ -1,0 +1,73 @@
+/*
+ * The few helpers that every folder uses: cleanup attributes and integer arithmetic.
+ *
+ * Threads: macros and pure functions.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(array)               (sizeof(array) / sizeof((array)[0]))
+#define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+/* `_cleanup_(close_fd) int fd = open(...)`: runs when the variable leaves its scope. */
+#define _cleanup_(function) __attribute__((cleanup(function)))
+
+static inline void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+    }
+}
+
+static inline void free_pointer(void *pointer)
+{
+    free(*(void **)pointer);
+}
+
+/* Take a descriptor out of a _cleanup_ variable. */
+static inline int steal_fd(int *fd)
+{
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
+/* Take a pointer out of a _cleanup_ variable. */
+#define STEAL(pointer)                                                                             \
+    ({                                                                                             \
+        __typeof__(pointer) taken_ = (pointer);                                                    \
+        (pointer) = NULL;                                                                          \
+        taken_;                                                                                    \
+    })
+
+#define MIN(a, b)                                                                                  \
+    ({                                                                                             \
+        __typeof__(a) a_ = (a);                                                                    \
+        __typeof__(b) b_ = (b);                                                                    \
+        a_ < b_ ? a_ : b_;                                                                         \
+    })
+#define MAX(a, b)                                                                                  \
+    ({                                                                                             \
+        __typeof__(a) a_ = (a);                                                                    \
+        __typeof__(b) b_ = (b);                                                                    \
+        a_ > b_ ? a_ : b_;                                                                         \
+    })
+
+static inline uint64_t div_round_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+static inline uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}

@@ -1,0 +1,152 @@
+/*
+ * Worker ABI: everything that front end and worker say to each other.
+ *
+ * Three channels.  (1) The *queues* (queue.h), in a memfd made afresh for each worker generation:
+ * one work queue per priority, one done queue.  A work entry's result slot is the in-flight table:
+ * it outlives the worker.  (2) The *job block*, a memfd of parameter slots; a slot is written
+ * before an entry that names it is published, because the control socket is not ordered with the
+ * queues. (3) The *control socket*, SOCK_SEQPACKET, for what is slow: manifest, queues, segments,
+ * health.
+ *
+ * A conversation:
+ *     worker  HELLO, MANIFEST x n_ops             what it is, which ops it has
+ *     daemon  QUEUES + 3 fds, SEGMENT_ADD + fd .. queues, job block, doorbell; then memory
+ *     worker  SEGMENT_OK .., READY                READY once the queues are mapped, polled for work
+ *     daemon  PING, SEGMENT_DROP, STOP            worker  PONG, SEGMENT_GONE, end of file
+ *     worker  FATAL                               the reason, just before it exits
+ * The worker's death is the socket's end of file; its exit is its pidfd.
+ *
+ * All structs have fixed sizes, no pointers and zeroed padding.
+ */
+#pragma once
+
+#include "proto/limits.h"
+#include "proto/manifest.h"
+#include "proto/status.h"
+
+#include <stdint.h>
+
+#define WORKER_ABI        1
+#define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
+
+enum priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BULK, PRIORITY_COUNT };
+
+/* ---- queues ------------------------------------------------------------------------------- */
+
+/* Entries of each work queue; a power of two.  Far above what is ever in flight. */
+#define WORK_ENTRIES 256u
+#define DONE_ENTRIES 1024u /* at least PRIORITY_COUNT * WORK_ENTRIES: it can never be full */
+
+/* Where an array lies: segment in the upper 16 bits, byte offset in the lower 48. */
+typedef uint64_t work_ref; /* a plain number on the wire, named so that arrays of it read well */
+#define WORK_REF_NONE          UINT64_MAX
+#define WORK_REF(segment, off) (((uint64_t)(segment) << 48) | (uint64_t)(off))
+#define WORK_REF_SEGMENT(ref)  ((uint32_t)((ref) >> 48))
+#define WORK_REF_OFFSET(ref)   ((ref) & ((UINT64_C(1) << 48) - 1))
+
+enum work_kind {
+    WORK_MAP,    /* ref = inputs, then outputs */
+    WORK_LEAVES, /* ref = inputs, then the partials: one per started leaf of these records */
+    WORK_MERGE,  /* ref = fold so far or NONE, n_records partials, new fold (a different place) */
+    WORK_FINISH, /* ref = fold, then outputs; n_records = 1 */
+};
+
+struct work_entry {
+    uint32_t job_slot; /* of the job block */
+    uint32_t n_records;
+    work_ref ref[5];
+    uint64_t tag;       /* the front end's own */
+    uint32_t tail_size; /* bytes of the last record of input 0 if it is short, else 0 */
+    uint16_t kind;      /* enum work_kind */
+    uint16_t flags;     /* 0 */
+};
+_Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line");
+
+enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
+
+/* Written by the worker only, one for each work entry, at the same index. */
+struct work_result {
+    uint32_t state;               /* enum result_state, stored last with release order */
+    int32_t status;               /* enum status */
+    uint64_t out_size[LIMIT_OUT]; /* bytes produced, where an op may produce fewer */
+    uint64_t issue_ns;            /* CLOCK_MONOTONIC: the worker took the entry */
+    uint64_t start_ns;            /* computing began */
+    uint64_t end_ns;              /* and ended */
+    uint64_t device_ns;           /* device (or thread CPU) time that it cost */
+    uint64_t detail;              /* the backend's own error number */
+};
+_Static_assert(sizeof(struct work_result) == 64, "a result slot is one cache line");
+
+/* Entries first .. first + count - 1 (free-running) of a work queue are done: look at the slots. */
+struct done_entry {
+    uint32_t queue; /* enum priority */
+    uint32_t first;
+    uint32_t count;
+    uint32_t zero;
+};
+
+/* ---- job block ---------------------------------------------------------------------------- */
+
+struct job_block {
+    uint32_t op; /* index in the manifest, in the order announced */
+    uint32_t zero;
+    uint8_t params[LIMIT_PARAM_BYTES];
+    uint8_t reserved[56];
+};
+_Static_assert(sizeof(struct job_block) == 256, "a job slot is four cache lines");
+
+/* ---- control socket ----------------------------------------------------------------------- */
+
+enum control_type {
+    CONTROL_HELLO = 1,
+    CONTROL_MANIFEST,
+    CONTROL_SEGMENT_OK,
+    CONTROL_SEGMENT_GONE,
+    CONTROL_READY,
+    CONTROL_PONG,
+    CONTROL_FATAL,
+    CONTROL_QUEUES = 32, /* + queue memfd, job-block memfd, doorbell */
+    CONTROL_SEGMENT_ADD, /* + the segment's memfd */
+    CONTROL_SEGMENT_DROP,
+    CONTROL_PING,
+    CONTROL_STOP,
+};
+
+#define WORKER_DEVICE_SIZE 64
+
+/* What a worker drives and how the scheduler should feed it; also what --probe prints. */
+struct worker_caps {
+    char backend[MANIFEST_NAME_SIZE]; /* "cpu", "cuda" */
+    char device[WORKER_DEVICE_SIZE];  /* "cpu0", "cuda0": what replies name */
+    char name[WORKER_DEVICE_SIZE];    /* for people: the processor's name */
+    char uuid[WORKER_DEVICE_SIZE];    /* "" where there is none */
+    uint64_t memory;                  /* bytes, device or machine */
+    uint64_t chunk_size;              /* bytes of the largest array of a good chunk */
+    uint64_t bulk_bytes;              /* bulk in flight at once, at most: bytes */
+    uint32_t bulk_chunks;             /* and chunks */
+    uint32_t n_threads;               /* that compute; 0 for a GPU */
+    int32_t numa;                     /* node, -1 = none */
+    uint32_t n_ops;
+};
+
+struct control_message {
+    uint32_t type; /* enum control_type */
+    uint32_t abi;  /* WORKER_ABI */
+    union {
+        struct worker_caps hello;
+        struct {
+            uint32_t index;
+            struct manifest_op op;
+        } manifest;
+        struct {
+            uint32_t id;
+            uint32_t zero;
+            uint64_t size; /* bytes; SEGMENT_ADD only */
+        } segment;         /* SEGMENT_ADD, SEGMENT_DROP, SEGMENT_OK, SEGMENT_GONE */
+        struct {
+            uint32_t generation;
+            uint32_t n_job_slots;
+        } queues;
+        struct failure fatal;
+    };
+};
