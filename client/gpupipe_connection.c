@@ -55,6 +55,18 @@ static int add_spans(struct writer_message *message, const struct gpupipe_span *
     return rc;
 }
 
+/* Have epoll_fd wait for room in the socket only while something wants to leave. */
+static void arm(struct gpupipe *gpupipe)
+{
+    bool wants_to_write = !gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer);
+    struct epoll_event event = {.events = wants_to_write ? EPOLLIN | EPOLLOUT : EPOLLIN};
+
+    if (wants_to_write != gpupipe->wants_to_write) {
+        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_MOD, gpupipe->fd, &event);
+        gpupipe->wants_to_write = wants_to_write;
+    }
+}
+
 int connection_post(struct gpupipe *gpupipe, struct request *request, struct call *call,
                     const struct gpupipe_span *spans, uint32_t n_spans,
                     void (*on_sent)(void *arg, bool is_sent), void *arg,
@@ -85,6 +97,7 @@ int connection_post(struct gpupipe *gpupipe, struct request *request, struct cal
     call->next = gpupipe->calls;
     gpupipe->calls = call;
     writer_queue(gpupipe->writer, message);
+    arm(gpupipe);
     return 0;
 }
 
@@ -240,18 +253,6 @@ static int lose_because(struct gpupipe *gpupipe, const char *what, struct failur
     connection_lose(gpupipe, &failure);
     *ret_failure = failure;
     return -(int)failure.status;
-}
-
-/* Have epoll_fd wait for room in the socket only while something wants to leave. */
-static void arm(struct gpupipe *gpupipe)
-{
-    bool wants_to_write = !gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer);
-    struct epoll_event event = {.events = wants_to_write ? EPOLLIN | EPOLLOUT : EPOLLIN};
-
-    if (wants_to_write != gpupipe->wants_to_write) {
-        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_MOD, gpupipe->fd, &event);
-        gpupipe->wants_to_write = wants_to_write;
-    }
 }
 
 static void send_waiting(struct gpupipe *gpupipe)
