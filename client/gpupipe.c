@@ -133,7 +133,7 @@ failed:
 int gpupipe_open_fd(int fd, const char *program, struct gpupipe **ret_gpupipe,
                     struct failure *ret_failure)
 {
-    struct gpupipe *gpupipe;
+    struct gpupipe *gpupipe = NULL;
     int rc = create(fd, &gpupipe);
 
     if (rc < 0) {

@@ -54,7 +54,10 @@ int command_version(struct cli *cli, int argc, char **argv);
 #define CLI_SHORT_OPTIONS ":hq"
 #define CLI_LONG_OPTIONS                                                                           \
     {"help", no_argument, NULL, OPTION_HELP}, {"json", no_argument, NULL, OPTION_JSON},            \
-        {"quiet", no_argument, NULL, 'q'}, {"socket", required_argument, NULL, OPTION_SOCKET}
+        {"quiet", no_argument, NULL, 'q'},                                                         \
+    {                                                                                              \
+        "socket", required_argument, NULL, OPTION_SOCKET                                           \
+    }
 
 /* Handle an option that is not the subcommand's own: a global one, or a mistake. */
 int cli_option(struct cli *cli, int option, char **argv);

@@ -36,17 +36,20 @@ static int print_json(const struct msg_job_entry *entries, uint32_t n_entries)
 static int print_table(const struct msg_job_entry *entries, uint32_t n_entries)
 {
     static const struct table_column columns[] = {
-        {"JOB", .is_number = true},    {"OP"}, {"STATE"}, {"PRIORITY"},
-        {"PUSHED", .is_number = true}, {"DONE", .is_number = true},
+        {"JOB", .is_number = true},  {"OP"}, {"STATE"}, {"PRIORITY"}, {"PUSHED", .is_number = true},
+        {"DONE", .is_number = true},
     };
     struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
 
     for (uint32_t i = 0; i < n_entries; i++) {
         char job[NUMBER_SIZE], pushed[NUMBER_SIZE], done[NUMBER_SIZE];
         const char *const texts[] = {
-            job,    entries[i].op, job_state_names[entries[i].state],
+            job,
+            entries[i].op,
+            job_state_names[entries[i].state],
             priority_names[entries[i].priority],
-            pushed, done,
+            pushed,
+            done,
         };
 
         snprintf(job, sizeof(job), "%" PRIu64, entries[i].job);

@@ -91,8 +91,8 @@ static int print_help(void)
 
 static int print_command_help(const struct command *command)
 {
-    printf("Usage: gpupipe-cli %s%s%s\n\n%s\n", command->name,
-           command->usage[0] == '\0' ? "" : " ", command->usage, command->help);
+    printf("Usage: gpupipe-cli %s%s%s\n\n%s\n", command->name, command->usage[0] == '\0' ? "" : " ",
+           command->usage, command->help);
     return cli_flush();
 }
 

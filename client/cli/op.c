@@ -100,9 +100,8 @@ static json_t *array_to_json(const struct manifest_array *array)
     json_t *shape = json_array();
 
     for (uint32_t i = 0; i < array->n_dims; i++) {
-        json_array_append_new(shape, array->dims[i].fixed != 0
-                                         ? json_integer(array->dims[i].fixed)
-                                         : json_string(array->dims[i].param));
+        json_array_append_new(shape, array->dims[i].fixed != 0 ? json_integer(array->dims[i].fixed)
+                                                               : json_string(array->dims[i].param));
     }
     return json_pack("{s:s, s:s, s:o}", "name", array->name, "dtype", dtype_name(array->dtype),
                      "shape", shape);
@@ -179,8 +178,8 @@ static json_t *op_to_json(const struct manifest_op *op)
         }
     }
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:f}", "name", op->name, "doc",
-                     op->doc, "kind", kind_name(op), "in", arrays_to_json(op->in, op->n_in),
-                     "out", arrays_to_json(op->out, op->n_out), "params", params, "tail", tails,
+                     op->doc, "kind", kind_name(op), "in", arrays_to_json(op->in, op->n_in), "out",
+                     arrays_to_json(op->out, op->n_out), "params", params, "tail", tails,
                      "min_parallel", (json_int_t)op->min_parallel, "tolerance", op->tolerance);
 }
 
@@ -245,8 +244,7 @@ int command_op_list(struct cli *cli, int argc, char **argv)
 
 /* ---- op show ------------------------------------------------------------------------------- */
 
-static void print_arrays(const char *title, const struct manifest_array *arrays,
-                         uint32_t n_arrays)
+static void print_arrays(const char *title, const struct manifest_array *arrays, uint32_t n_arrays)
 {
     for (uint32_t i = 0; i < n_arrays; i++) {
         char type[TEXT_SIZE] = "";
@@ -258,8 +256,7 @@ static void print_arrays(const char *title, const struct manifest_array *arrays,
 
 static int print_params(const struct manifest_op *op)
 {
-    static const struct table_column columns[] = {
-        {"PARAMETER"}, {"TYPE"}, {"DEFAULT"}, {"MAY BE"}};
+    static const struct table_column columns[] = {{"PARAMETER"}, {"TYPE"}, {"DEFAULT"}, {"MAY BE"}};
     struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
 
     for (uint32_t i = 0; i < op->n_params; i++) {

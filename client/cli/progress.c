@@ -60,9 +60,8 @@ static void format_known(uint64_t n_bytes, uint64_t total, double rate, char *li
     bar[BAR_WIDTH] = '\0';
     snprintf(line, PROGRESS_LINE_SIZE,
              "[%s] %3d %%  %s of %s  %s/s  %" PRIu64 ":%02" PRIu64 ":%02" PRIu64 " left", bar,
-             (int)(part * 100), progress_size(n_bytes, done_text),
-             progress_size(total, total_text), progress_size((uint64_t)rate, rate_text),
-             left / 3600, left / 60 % 60, left % 60);
+             (int)(part * 100), progress_size(n_bytes, done_text), progress_size(total, total_text),
+             progress_size((uint64_t)rate, rate_text), left / 3600, left / 60 % 60, left % 60);
 }
 
 void progress_format(uint64_t n_bytes, uint64_t total, uint64_t elapsed_ns,
@@ -90,7 +89,8 @@ void progress_update(struct progress *progress, uint64_t n_bytes)
     char line[PROGRESS_LINE_SIZE];
     uint64_t now = now_ns();
 
-    if (!progress->is_shown || now - MAX(progress->drawn_ns, progress->start_ns) < REDRAW_AFTER_NS) {
+    if (!progress->is_shown ||
+        now - MAX(progress->drawn_ns, progress->start_ns) < REDRAW_AFTER_NS) {
         return;
     }
     progress->drawn_ns = now;

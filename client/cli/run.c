@@ -13,8 +13,7 @@
 #include "client/cli/stream.h"
 #include "proto/util.h"
 
-#include <errno.h>
-#include <poll.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -216,8 +215,8 @@ static int parse(struct cli *cli, int argc, char **argv, struct run_args *args)
 
     args->options.priority = PRIORITY_NORMAL;
     optind = 0;
-    while (rc == CLI_OK && (option = getopt_long(argc, argv, CLI_SHORT_OPTIONS "fi:o:p:k:",
-                                                 options, NULL)) != -1) {
+    while (rc == CLI_OK &&
+           (option = getopt_long(argc, argv, CLI_SHORT_OPTIONS "fi:o:p:k:", options, NULL)) != -1) {
         rc = take_option(cli, option, argv, args);
     }
     if (rc != CLI_OK || cli->wants_help) {
@@ -245,8 +244,7 @@ static int find_op(struct run *run)
         return cli_failure(run->gpupipe, &failure);
     }
     if (n_ops != 1) {
-        cli_error("UNKNOWN_OP: no op is called %s; 'gpupipe-cli op list' shows them",
-                  run->args.op);
+        cli_error("UNKNOWN_OP: no op is called %s; 'gpupipe-cli op list' shows them", run->args.op);
         return CLI_FAILED;
     }
     return CLI_OK;
@@ -354,8 +352,7 @@ static int bind_outputs(struct run *run)
     }
     for (uint32_t i = 0; i < op->n_out && rc == CLI_OK; i++) {
         if (run->out_paths[i] == NULL) {
-            return cli_usage("output %s has no file: -o %s=FILE", op->out[i].name,
-                             op->out[i].name);
+            return cli_usage("output %s has no file: -o %s=FILE", op->out[i].name, op->out[i].name);
         }
         rc = output_check(run->out_paths[i], run->args.is_forced, !run->args.is_text);
     }
@@ -485,14 +482,14 @@ static int print_json(const struct run *run, uint64_t elapsed_ns)
 {
     const struct stream *stream = &run->stream;
     bool has_pushes = stream->n_pushes > 0;
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s?, s:s, s:s?, s:I, s:I, s:I, s:I, s:f}", "op", run->op->name, "backend",
-        has_pushes ? stream->by.backend : gpupipe_hello(run->gpupipe)->backend, "device",
-        has_pushes ? stream->by.device : NULL, "priority",
-        priority_names[run->args.options.priority], "path", has_pushes ? stream->by.path : NULL,
-        "records", (json_int_t)stream->n_records, "pushes", (json_int_t)stream->n_pushes,
-        "bytes_in", (json_int_t)stream->in_size, "bytes_out", (json_int_t)stream->out_size,
-        "seconds", (double)elapsed_ns / 1e9);
+    json_t *json =
+        json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:I, s:I, s:I, s:I, s:f}", "op", run->op->name,
+                  "backend", has_pushes ? stream->by.backend : gpupipe_hello(run->gpupipe)->backend,
+                  "device", has_pushes ? stream->by.device : NULL, "priority",
+                  priority_names[run->args.options.priority], "path",
+                  has_pushes ? stream->by.path : NULL, "records", (json_int_t)stream->n_records,
+                  "pushes", (json_int_t)stream->n_pushes, "bytes_in", (json_int_t)stream->in_size,
+                  "bytes_out", (json_int_t)stream->out_size, "seconds", (double)elapsed_ns / 1e9);
 
     if (json != NULL && run->args.options.wants_timing) {
         json_object_set_new(json, "timing", timing_to_json(&stream->by.timing));
@@ -528,7 +525,7 @@ static int report_run(const struct run *run, uint64_t elapsed_ns)
 
 static int prepare(struct run *run)
 {
-    static int (*const steps[])(struct run *run) = {
+    static int (*const steps[])(struct run * run) = {
         find_op, build_request, bind_inputs, bind_outputs, open_inputs, open_job,
     };
     int rc = cli_connect(run->cli, NULL, &run->gpupipe);

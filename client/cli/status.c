@@ -13,7 +13,7 @@
 
 #define NUMBER_SIZE 24
 
-struct status {
+struct overview {
     struct gpupipe_search search;
     struct msg_stats stats;
     struct msg_device *devices;
@@ -21,22 +21,23 @@ struct status {
 };
 
 /* Of those tried, the last one answered. */
-static uint32_t chosen(const struct status *status)
+static uint32_t chosen(const struct overview *overview)
 {
-    return status->search.n_tried - 1;
+    return overview->search.n_tried - 1;
 }
 
-static int fetch(struct cli *cli, struct status *ret_status)
+static int fetch(struct cli *cli, struct overview *ret_overview)
 {
     _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
     struct failure failure;
-    int rc = cli_connect(cli, &ret_status->search, &gpupipe);
+    int rc = cli_connect(cli, &ret_overview->search, &gpupipe);
 
     if (rc != CLI_OK) {
         return rc;
     }
-    if (gpupipe_stats(gpupipe, &ret_status->stats, &failure) < 0 ||
-        gpupipe_device_list(gpupipe, &ret_status->devices, &ret_status->n_devices, &failure) < 0) {
+    if (gpupipe_stats(gpupipe, &ret_overview->stats, &failure) < 0 ||
+        gpupipe_device_list(gpupipe, &ret_overview->devices, &ret_overview->n_devices, &failure) <
+            0) {
         return cli_failure(gpupipe, &failure);
     }
     return CLI_OK;
@@ -62,32 +63,34 @@ static json_t *counters_to_json(const struct msg_stats *stats)
     return json;
 }
 
-static json_t *status_to_json(const struct status *status)
+static json_t *overview_to_json(const struct overview *overview)
 {
     json_t *devices = json_array();
 
-    for (uint32_t i = 0; i < status->n_devices; i++) {
-        json_array_append_new(devices, device_to_json(&status->devices[i]));
+    for (uint32_t i = 0; i < overview->n_devices; i++) {
+        json_array_append_new(devices, device_to_json(&overview->devices[i]));
     }
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "socket",
-                     status->search.tried[chosen(status)].path, "socket_from",
-                     status->search.tried[chosen(status)].why, "version", status->stats.version,
-                     "backend", status->stats.backend, "reason", status->stats.reason, "devices",
-                     devices, "stats", counters_to_json(&status->stats));
+                     overview->search.tried[chosen(overview)].path, "socket_from",
+                     overview->search.tried[chosen(overview)].why, "version",
+                     overview->stats.version, "backend", overview->stats.backend, "reason",
+                     overview->stats.reason, "devices", devices, "stats",
+                     counters_to_json(&overview->stats));
 }
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-static int print_devices(const struct status *status)
+static int print_devices(const struct overview *overview)
 {
     static const struct table_column columns[] = {
-        {"DEVICE"}, {"BACKEND"}, {"STATE"}, {"MEMORY", .is_number = true},
+        {"DEVICE"}, {"BACKEND"},
+        {"STATE"},  {"MEMORY", .is_number = true},
         {"NAME"},   {"REASON", .is_long = true},
     };
     struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
 
-    for (uint32_t i = 0; i < status->n_devices; i++) {
-        const struct msg_device *device = &status->devices[i];
+    for (uint32_t i = 0; i < overview->n_devices; i++) {
+        const struct msg_device *device = &overview->devices[i];
         char memory[PROGRESS_TEXT_SIZE];
         const char *const texts[] = {
             device->device, device->backend, device->state, progress_size(device->memory, memory),
@@ -114,36 +117,36 @@ static int print_counters(const struct msg_stats *stats)
     return table_print(table);
 }
 
-static int print_status(const struct status *status)
+static int print_overview(const struct overview *overview)
 {
     char uptime[PROGRESS_TEXT_SIZE];
     int rc;
 
-    printf("socket   %s (%s)\n", status->search.tried[chosen(status)].path,
-           status->search.tried[chosen(status)].why);
-    printf("version  %s, up %s\n", status->stats.version,
-           progress_time(status->stats.uptime_ns, uptime));
-    printf("backend  %s: %s\n\n", status->stats.backend, status->stats.reason);
-    rc = print_devices(status);
+    printf("socket   %s (%s)\n", overview->search.tried[chosen(overview)].path,
+           overview->search.tried[chosen(overview)].why);
+    printf("version  %s, up %s\n", overview->stats.version,
+           progress_time(overview->stats.uptime_ns, uptime));
+    printf("backend  %s: %s\n\n", overview->stats.backend, overview->stats.reason);
+    rc = print_devices(overview);
     if (rc == CLI_OK) {
         putchar('\n');
-        rc = print_counters(&status->stats);
+        rc = print_counters(&overview->stats);
     }
     return rc;
 }
 
 int command_status(struct cli *cli, int argc, char **argv)
 {
-    struct status status = {0};
+    struct overview overview = {0};
     int rc = cli_operands(cli, argc, argv, NULL, 0, 0);
 
     if (rc != CLI_OK || cli->wants_help) {
         return rc;
     }
-    rc = fetch(cli, &status);
+    rc = fetch(cli, &overview);
     if (rc == CLI_OK) {
-        rc = cli->is_json ? cli_print_json(status_to_json(&status)) : print_status(&status);
+        rc = cli->is_json ? cli_print_json(overview_to_json(&overview)) : print_overview(&overview);
     }
-    free(status.devices);
+    free(overview.devices);
     return rc;
 }

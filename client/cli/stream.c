@@ -26,7 +26,7 @@
 /* Bytes of all slots together, as long as two of them fit: half of what the program may use. */
 #define MEMORY_MAX (48u << 20)
 /* Three keep the socket, the device and this program busy at the same time. */
-#define SLOTS_MAX 8u
+#define SLOTS_MAX  8u
 #define SLOT_ALIGN 4096u
 
 struct slot {
@@ -105,8 +105,9 @@ static int create_slots(struct stream *stream)
     const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
     uint64_t n_fitting = MAX(MEMORY_MAX / slot_size(stream), 2u);
     /* One more than the window, so that it is filled while the others are under way. */
-    uint64_t n_slots = MIN(MIN((uint64_t)shape->credit + 1, n_fitting), SLOTS_MAX);
+    uint64_t n_slots = MIN((uint64_t)shape->credit + 1, n_fitting);
 
+    n_slots = MIN(n_slots, SLOTS_MAX);
     stream->slots = calloc(n_slots, sizeof(stream->slots[0]));
     if (stream->slots == NULL) {
         cli_error("out of memory");
@@ -253,7 +254,7 @@ static int push_slot(struct stream *stream, struct slot *slot, uint64_t n_record
 static int send_slot(struct stream *stream)
 {
     struct slot *slot = stream->filling;
-    uint64_t n_records;
+    uint64_t n_records = 0;
     int rc = count_records(stream, slot, &n_records);
 
     if (rc != CLI_OK) {
@@ -438,8 +439,8 @@ int stream_run(struct stream *stream)
     struct failure failure;
     int rc;
 
-    stream->push_records = stream_push_records(gpupipe_job_shape(stream->job), is_map(stream),
-                                               stream->chunk_size);
+    stream->push_records =
+        stream_push_records(gpupipe_job_shape(stream->job), is_map(stream), stream->chunk_size);
     rc = create_slots(stream);
     while (rc == CLI_OK) {
         const struct msg_job_done *done = gpupipe_job_done(stream->job);

@@ -10,8 +10,8 @@ struct libscols_table *table_create(const struct table_column *columns, size_t n
     struct libscols_table *table = scols_new_table();
 
     for (size_t i = 0; table != NULL && i < n_columns; i++) {
-        int flags = (columns[i].is_number ? SCOLS_FL_RIGHT : 0) |
-                    (columns[i].is_long ? SCOLS_FL_TRUNC : 0);
+        int flags =
+            (columns[i].is_number ? SCOLS_FL_RIGHT : 0) | (columns[i].is_long ? SCOLS_FL_TRUNC : 0);
 
         if (scols_table_new_column(table, columns[i].title, 0, flags) == NULL) {
             scols_unref_table(table);

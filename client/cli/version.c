@@ -15,8 +15,8 @@ int command_version(struct cli *cli, int argc, char **argv)
         return rc;
     }
     if (cli->is_json) {
-        return cli_print_json(json_pack("{s:s, s:i}", "version", GPUPIPE_VERSION, "api_level",
-                                        API_LEVEL));
+        return cli_print_json(
+            json_pack("{s:s, s:i}", "version", GPUPIPE_VERSION, "api_level", API_LEVEL));
     }
     printf("gpupipe-cli %s (protocol level %d)\n", GPUPIPE_VERSION, API_LEVEL);
     return cli_flush();
