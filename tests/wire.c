@@ -467,3 +467,14 @@ unsigned wire_count(const msgpack_object *object, const char *path)
     }
     return found->via.array.size;
 }
+
+const void *wire_output(const msgpack_object *result, size_t size)
+{
+    const void *bytes;
+    size_t got;
+
+    CHECK_EQ(wire_count(result, "out"), 1);
+    bytes = wire_bytes(result, "out.0", &got);
+    CHECK_EQ(got, size);
+    return bytes;
+}

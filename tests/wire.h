@@ -67,3 +67,5 @@ bool wire_boolean(const msgpack_object *object, const char *path);
 const char *wire_text(const msgpack_object *object, const char *path);
 const void *wire_bytes(const msgpack_object *object, const char *path, size_t *ret_size);
 unsigned wire_count(const msgpack_object *object, const char *path);
+/* The only output of a result, which must be of this size. */
+const void *wire_output(const msgpack_object *result, size_t size);
