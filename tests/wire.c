@@ -6,6 +6,7 @@
 
 #include "tests/check.h"
 #include "tests/pack.h"
+#include "tests/random.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -477,4 +478,14 @@ const void *wire_output(const msgpack_object *result, size_t size)
     bytes = wire_bytes(result, "out.0", &got);
     CHECK_EQ(got, size);
     return bytes;
+}
+
+void wire_check_works(struct wire *wire)
+{
+    uint8_t bytes[777];
+    const msgpack_object *result;
+
+    random_bytes(bytes, sizeof(bytes));
+    result = wire_call(wire, "run", "['copy', {}, {}, [%b]]", bytes, sizeof(bytes));
+    CHECK_MEM(wire_output(result, sizeof(bytes)), bytes, sizeof(bytes));
 }

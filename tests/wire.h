@@ -69,3 +69,6 @@ const void *wire_bytes(const msgpack_object *object, const char *path, size_t *r
 unsigned wire_count(const msgpack_object *object, const char *path);
 /* The only output of a result, which must be of this size. */
 const void *wire_output(const msgpack_object *result, size_t size);
+
+/* Random bytes through the op copy and back: the daemon works for this client. */
+void wire_check_works(struct wire *wire);

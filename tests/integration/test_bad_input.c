@@ -130,17 +130,6 @@ static const struct bad_request requests[] = {
     {"job.cancel", "[nil]", "INVALID_PARAM", "job"},
 };
 
-/* The daemon still works, for this client. */
-static void check_healthy(struct wire *wire)
-{
-    uint8_t bytes[777];
-
-    random_bytes(bytes, sizeof(bytes));
-    CHECK_MEM(wire_output(wire_call(wire, "run", "['copy', {}, {}, [%b]]", bytes, sizeof(bytes)),
-                          sizeof(bytes)),
-              bytes, sizeof(bytes));
-}
-
 static void test_bad_requests(void)
 {
     struct harness *daemon = harness_start();
@@ -152,8 +141,8 @@ static void test_bad_requests(void)
 
         printf("# %s %s: %s\n", bad->method, bad->params, bad->error);
         wire_refused(victim, bad->error, bad->text, bad->method, bad->params);
-        check_healthy(victim);
-        check_healthy(other);
+        wire_check_works(victim);
+        wire_check_works(other);
     }
     CHECK_EQ(wire_held(victim), 0);
     CHECK_EQ(wire_number(wire_call(other, "stats", "[]"), "sessions_broken"), 0);
@@ -249,7 +238,7 @@ static void test_broken_bytes(void)
         printf("# %s\n", broken[i].name);
         wire_send_bytes(wire, broken[i].bytes, broken[i].size);
         check_one_error_then_eof(wire, broken[i].msgid, broken[i].error);
-        check_healthy(other);
+        wire_check_works(other);
         wire_close(wire);
         HARNESS_WAIT(harness_n_fds(daemon) <= n_fds + 1);
     }
@@ -294,7 +283,7 @@ static void test_declared_sizes_cost_no_memory(void)
     struct harness *daemon = harness_start();
     unsigned long before;
 
-    check_healthy(wire_connect(harness_socket(daemon)));
+    wire_check_works(wire_connect(harness_socket(daemon)));
     before = harness_rss_kib(daemon);
     for (unsigned i = 0; i < 100; i++) {
         struct wire *wire = wire_connect(harness_socket(daemon));
@@ -333,7 +322,7 @@ static void test_random_bytes(void)
         bytes[1] = i % 4 == 0 ? bytes[1] : 0;
         send_and_leave(daemon, bytes, size);
     }
-    check_healthy(other);
+    wire_check_works(other);
 }
 
 /* A good conversation, in one buffer. */
@@ -366,7 +355,7 @@ static void test_a_good_conversation_with_a_few_wrong_bytes(void)
         send_and_leave(daemon, buffer.data, 1 + random_below(buffer.size));
         msgpack_sbuffer_destroy(&buffer);
     }
-    check_healthy(other);
+    wire_check_works(other);
     HARNESS_WAIT(wire_count(wire_call(other, "job.list", "[{all: true}]"), "") == 0);
     HARNESS_WAIT(wire_number(wire_call(other, "stats", "[]"), "pool_used") == 0);
 }

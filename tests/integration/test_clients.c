@@ -14,16 +14,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static void check_healthy(struct wire *wire)
-{
-    uint8_t bytes[777];
-
-    random_bytes(bytes, sizeof(bytes));
-    CHECK_MEM(wire_output(wire_call(wire, "run", "['copy', {}, {}, [%b]]", bytes, sizeof(bytes)),
-                          sizeof(bytes)),
-              bytes, sizeof(bytes));
-}
-
 /* Nothing of other clients is left in the daemon. */
 static void check_idle(struct harness *daemon, struct wire *wire)
 {
@@ -31,7 +21,7 @@ static void check_idle(struct harness *daemon, struct wire *wire)
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "jobs") == 0);
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "pool_used") == 0);
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "chunks_in_flight") == 0);
-    check_healthy(wire);
+    wire_check_works(wire);
     HARNESS_WAIT(harness_n_children(daemon) == 2 || harness_n_children(daemon) == 1);
 }
 
@@ -79,7 +69,7 @@ static void test_silent_and_deaf_clients(void)
     unsigned long rss;
 
     harness_deadline(150);
-    check_healthy(idle);
+    wire_check_works(idle);
     rss = harness_rss_kib(daemon);
     wire_send_bytes(half_head, "\x94\x00\x01\xa4pi", 7);
     wire_send_bytes(half_payload,
@@ -88,12 +78,12 @@ static void test_silent_and_deaf_clients(void)
                     "abc",
                     22);
     go_deaf(deaf);
-    check_healthy(idle);
+    wire_check_works(idle);
     CHECK_LE(harness_rss_kib(daemon), rss + 64 * 1024 + 8192);
 
     wire_eof(half_head);
     wire_eof(half_payload);
-    check_healthy(idle);
+    wire_check_works(idle);
     HARNESS_WAIT(is_hung_up(deaf));
     wire_close(half_head);
     wire_close(half_payload);
@@ -154,7 +144,7 @@ static void test_fifty_clients_killed_at_work(void)
         nanosleep(&life, NULL);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        check_healthy(other);
+        wire_check_works(other);
     }
     msgpack_sbuffer_destroy(&buffer);
     check_idle(daemon, other);
@@ -204,12 +194,12 @@ static void test_a_hundred_clients_come_and_go(void)
     struct wire *wires[100];
     const unsigned n_fds = harness_n_fds(daemon);
 
-    check_healthy(other);
+    wire_check_works(other);
     for (unsigned i = 0; i < 100; i++) {
         wires[i] = wire_connect(harness_socket(daemon));
     }
     for (unsigned i = 0; i < 100; i++) {
-        check_healthy(wires[i]);
+        wire_check_works(wires[i]);
     }
     for (unsigned i = 0; i < 100; i++) {
         wire_close(wires[i]);
@@ -225,17 +215,17 @@ static void test_no_more_connections_than_the_limit(void)
     struct wire *other = wire_connect(harness_socket(daemon));
     int fds[N];
 
-    check_healthy(other);
+    wire_check_works(other);
     for (unsigned i = 0; i < N; i++) {
         fds[i] = connect_plain(harness_socket(daemon));
     }
-    check_healthy(other);
+    wire_check_works(other);
     CHECK_LE(wire_number(wire_call(other, "stats", "[]"), "sessions"), LIMIT_SESSIONS);
     for (unsigned i = 0; i < N; i++) {
         close(fds[i]);
     }
     check_idle(daemon, other);
-    check_healthy(wire_connect(harness_socket(daemon)));
+    wire_check_works(wire_connect(harness_socket(daemon)));
 }
 
 /* ---- descriptors --------------------------------------------------------------------------- */

@@ -14,16 +14,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static void check_healthy(struct wire *wire)
-{
-    uint8_t bytes[777];
-
-    random_bytes(bytes, sizeof(bytes));
-    CHECK_MEM(wire_output(wire_call(wire, "run", "['copy', {}, {}, [%b]]", bytes, sizeof(bytes)),
-                          sizeof(bytes)),
-              bytes, sizeof(bytes));
-}
-
 /* ---- service manager ----------------------------------------------------------------------- */
 
 static void test_tells_the_service_manager(void)
@@ -45,7 +35,7 @@ static void test_no_watchdog_unless_asked(void)
 {
     struct harness *daemon = harness_start();
 
-    check_healthy(wire_connect(harness_socket(daemon)));
+    wire_check_works(wire_connect(harness_socket(daemon)));
     CHECK_EQ(harness_n_notified(daemon, "WATCHDOG=1"), 0);
 }
 
@@ -105,7 +95,7 @@ static void test_sigint_ends_it_too(void)
 {
     struct harness *daemon = harness_start();
 
-    check_healthy(wire_connect(harness_socket(daemon)));
+    wire_check_works(wire_connect(harness_socket(daemon)));
     harness_signal(daemon, SIGINT);
     CHECK_EQ(harness_wait_exit(daemon), 0);
 }
@@ -127,7 +117,7 @@ static void test_socket_activation(void)
 
     HARNESS_WAIT(access(harness_socket(harness), F_OK) == 0);
     wire = wire_connect(harness_socket(harness));
-    check_healthy(wire);
+    wire_check_works(wire);
     wire_close(wire);
     kill(pid, SIGTERM);
     harness_shell_end(harness, pid, &output);
@@ -154,7 +144,7 @@ static void test_two_daemons_on_one_path(void)
     struct harness *daemon = harness_start();
 
     check_refuses(daemon, "--socket rpc.sock", "rpc.sock");
-    check_healthy(wire_connect(harness_socket(daemon)));
+    wire_check_works(wire_connect(harness_socket(daemon)));
 }
 
 static void test_bad_options(void)
@@ -207,7 +197,7 @@ static void test_a_stale_socket_file_is_replaced(void)
     CHECK_EQ(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     close(fd);
     harness_launch(harness, options);
-    check_healthy(wire_connect(harness_socket(harness)));
+    wire_check_works(wire_connect(harness_socket(harness)));
 }
 
 static void test_killed_daemon_leaves_a_path_that_works_again(void)
@@ -220,7 +210,7 @@ static void test_killed_daemon_leaves_a_path_that_works_again(void)
     CHECK_EQ(harness_wait_exit(harness), 128 + SIGKILL);
     HARNESS_WAIT(kill(worker, 0) < 0 || strstr(harness_proc(worker, "stat"), ") Z ") != NULL);
     harness_launch(harness, options);
-    check_healthy(wire_connect(harness_socket(harness)));
+    wire_check_works(wire_connect(harness_socket(harness)));
 }
 
 static void test_missing_worker_program(void)
@@ -262,7 +252,7 @@ static void test_auto_falls_back_and_says_why(void)
     }
     harness_launch(harness, options);
     wire = wire_connect(harness_socket(harness));
-    check_healthy(wire);
+    wire_check_works(wire);
     CHECK_STR(wire_text(wire_call(wire, "stats", "[]"), "backend"), "cpu");
     CHECK_GT(strlen(wire_text(wire_call(wire, "stats", "[]"), "reason")), 0);
 }
@@ -307,10 +297,10 @@ static void test_a_dead_worker_is_replaced(void)
     struct wire *wire = wire_connect(harness_socket(daemon));
     pid_t worker = harness_await_worker(daemon, 0);
 
-    check_healthy(wire);
+    wire_check_works(wire);
     kill(worker, SIGKILL);
     harness_await_worker(daemon, worker);
-    check_healthy(wire);
+    wire_check_works(wire);
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "worker_deaths"), 1);
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "worker_starts"), 2);
     CHECK_STR(wire_text(wire_call(wire, "device.list", "[]"), "0.state"), "ready");
@@ -354,7 +344,7 @@ static void test_work_lost_with_its_worker_is_answered(void)
     params = wire_notification(wire, "job.done");
     CHECK_STR(wire_text(params, "1.state"), "failed");
     CHECK_STR(wire_error(wire_find(params, "1.error")).name, "DEVICE_LOST");
-    check_healthy(wire);
+    wire_check_works(wire);
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "pool_used") == 0);
     CHECK_GT(wire_number(wire_call(wire, "stats", "[]"), "chunks_lost"), 0);
 }
@@ -371,7 +361,7 @@ static void test_workers_that_die_again_and_again(void)
         wire_call(wire, "ping", "[]");
     }
     harness_await_worker(daemon, worker);
-    check_healthy(wire);
+    wire_check_works(wire);
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "worker_deaths"), 6);
     harness_check_fds(daemon);
 }
