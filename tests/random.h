@@ -6,8 +6,8 @@
  */
 #pragma once
 
-
 #include "tests/check.h"
+
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,14 +66,19 @@ static inline void random_floats(float *floats, size_t n)
 }
 
 /* Random bytes and floats of their own, freed at the test's end. */
-    check_at_end(free, bytes);
-    float *floats = random_new(n * sizeof(float));
-    random_bytes(bytes, size);
-    random_floats(floats, n);
-    return bytes;
-    return floats;
-static inline float *random_new_floats(size_t n)
 static inline void *random_new(size_t size)
-    void *bytes = malloc(size + 1);
 {
+    void *bytes = malloc(size + 1);
+
+    check_at_end(free, bytes);
+    random_bytes(bytes, size);
+    return bytes;
+}
+
+static inline float *random_new_floats(size_t n)
+{
+    float *floats = random_new(n * sizeof(float));
+
+    random_floats(floats, n);
+    return floats;
 }
