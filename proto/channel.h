@@ -8,6 +8,7 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,10 +17,11 @@
 #define CHANNEL_FDS_MAX 8
 
 /*
- * recvmsg().  Descriptors that a peer sent along are closed at once and counted in
- * *ret_n_dropped: a client has no business sending any.  Returns bytes, 0 at end of file, -errno.
+ * recvmsg(MSG_DONTWAIT).  Descriptors that a peer sent along never enter this process's table (the
+ * kernel drops them); *ret_had_fds tells that there were any.  Returns bytes, 0 at end of file, or
+ * -errno.
  */
-ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, uint32_t *ret_n_dropped);
+ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret_had_fds);
 
 /* sendmsg(MSG_NOSIGNAL | MSG_DONTWAIT).  Returns bytes or -errno. */
 ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov);
