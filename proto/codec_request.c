@@ -1,0 +1,356 @@
+/*
+ * Codec, requests: the parameters of each method, as the server reads and the client writes them.
+ */
+#include "proto/codec.h"
+
+#include "proto/codec_fields.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ID_MAX ((UINT64_C(1) << 53) - 1) /* what a double, and so every language, holds */
+
+/* ---- an op and its parameters: {name: integer, float or string} ----------------------------- */
+
+static int unpack_op(const struct field *field, const msgpack_object *value, void *whole,
+                     struct failure *ret_failure)
+{
+    static const struct field name = {.type = FIELD_NAME, FIELD_AT(struct msg_op, name)};
+
+    if (value->type == MSGPACK_OBJECT_ARRAY) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "chains are not in this version");
+    }
+    return fields_unpack_value(&name, value, (uint8_t *)whole + field->offset, ret_failure);
+}
+
+static void pack_op(msgpack_packer *packer, const struct field *field, const void *whole)
+{
+    const struct msg_op *op = (const void *)((const uint8_t *)whole + field->offset);
+
+    fields_pack_string(packer, op->name);
+}
+
+/* Where each kind of value goes in its struct. */
+static const struct field value_fields[] = {
+    [VALUE_INT] = {"", FIELD_SIGNED, FIELD_AT(struct value, i)},
+    [VALUE_FLOAT] = {"", FIELD_FLOAT, FIELD_AT(struct value, f)},
+    [VALUE_STRING] = {"", FIELD_NAME, FIELD_AT(struct value, s)},
+};
+
+static int unpack_value(const msgpack_object *object, struct value *value,
+                        struct failure *ret_failure)
+{
+    switch (object->type) {
+    case MSGPACK_OBJECT_POSITIVE_INTEGER:
+    case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+        value->kind = VALUE_INT;
+        break;
+    case MSGPACK_OBJECT_FLOAT32:
+    case MSGPACK_OBJECT_FLOAT64:
+        value->kind = VALUE_FLOAT;
+        break;
+    case MSGPACK_OBJECT_STR:
+        value->kind = VALUE_STRING;
+        break;
+    default:
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "neither a number nor a string");
+    }
+    return fields_unpack_value(&value_fields[value->kind], object, value, ret_failure);
+}
+
+static int unpack_named_value(const msgpack_object_kv *pair, struct msg_op *op,
+                              struct failure *ret_failure)
+{
+    static const struct field name = {"", FIELD_NAME, FIELD_AT(struct value, name)};
+    struct value value = {0};
+    int r = fields_unpack_value(&name, &pair->key, &value, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    for (uint32_t i = 0; i < op->n_values; i++) {
+        if (strcmp(op->values[i].name, value.name) == 0) {
+            return fail(ret_failure, STATUS_INVALID_PARAM, value.name,
+                        "parameter \"%s\" stands there twice", value.name);
+        }
+    }
+    r = unpack_value(&pair->val, &value, ret_failure);
+    if (r < 0) {
+        struct failure inner = *ret_failure;
+
+        return fail(ret_failure, inner.status, value.name, "parameter \"%s\": %s", value.name,
+                    inner.message);
+    }
+    op->values[op->n_values++] = value;
+    return 0;
+}
+
+static int unpack_values(const struct field *field, const msgpack_object *object, void *whole,
+                         struct failure *ret_failure)
+{
+    struct msg_op *op = (void *)((uint8_t *)whole + field->offset);
+    const msgpack_object_map *map = &object->via.map;
+
+    if (object->type != MSGPACK_OBJECT_MAP) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be a map");
+    }
+    if (map->size > LIMIT_PARAMS) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "%" PRIu32 " are more than %d",
+                    map->size, LIMIT_PARAMS);
+    }
+    for (uint32_t i = 0; i < map->size; i++) {
+        int r = unpack_named_value(&map->ptr[i], op, ret_failure);
+
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static void pack_values(msgpack_packer *packer, const struct field *field, const void *whole)
+{
+    const struct msg_op *op = (const void *)((const uint8_t *)whole + field->offset);
+
+    msgpack_pack_map(packer, op->n_values);
+    for (uint32_t i = 0; i < op->n_values; i++) {
+        fields_pack_string(packer, op->values[i].name);
+        fields_pack_value(packer, &value_fields[op->values[i].kind], &op->values[i]);
+    }
+}
+
+/* ---- the tables ---------------------------------------------------------------------------- */
+
+static const char *const error_forms[] = {"string", "structured"};
+
+static const struct field hello_option_fields[] = {
+    {"program", FIELD_TEXT, FIELD_AT(struct msg_hello, program), .flags = FIELD_SPARSE},
+    {"api", FIELD_UNSIGNED, FIELD_AT(struct msg_hello, api), .flags = FIELD_SPARSE},
+    {"errors", FIELD_WORD, FIELD_AT(struct msg_hello, wants_structured), .flags = FIELD_SPARSE,
+     FIELD_WORDS(error_forms)},
+};
+static const struct field_table hello_options =
+    FIELD_TABLE("option", true, struct msg_hello, hello_option_fields);
+
+static const struct field op_list_option_fields[] = {
+    {"name", FIELD_NAME, FIELD_AT(struct msg_op_list, name), .flags = FIELD_SPARSE},
+};
+static const struct field_table op_list_options =
+    FIELD_TABLE("option", true, struct msg_op_list, op_list_option_fields);
+
+/* The options that run and job.open share; what does not exist yet is known by its name. */
+#define WORK_OPTION_FIELDS                                                                         \
+    {"priority",                                                                                   \
+     FIELD_WORD,                                                                                   \
+     FIELD_AT(struct msg_options, priority),                                                       \
+     .flags = FIELD_SPARSE,                                                                        \
+     .fallback = PRIORITY_NORMAL,                                                                  \
+     FIELD_WORDS(priority_names)},                                                                 \
+        {"deadline_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_options, deadline_ns),                 \
+         .flags = FIELD_SPARSE, .max = ID_MAX},                                                    \
+        {"require", FIELD_WORD, FIELD_AT(struct msg_options, require), .flags = FIELD_SPARSE,      \
+         FIELD_WORDS(require_names)},                                                              \
+        {"tail", FIELD_WORD, FIELD_AT(struct msg_options, tail), .flags = FIELD_SPARSE,            \
+         FIELD_WORDS(tail_names)},                                                                 \
+        {"device", FIELD_NAME, FIELD_AT(struct msg_options, device), .flags = FIELD_SPARSE},       \
+        {"timing", FIELD_BOOL, FIELD_AT(struct msg_options, wants_timing), .flags = FIELD_SPARSE}, \
+    {                                                                                              \
+        "consts", .flags = FIELD_LATER                                                             \
+    }
+
+static const struct field run_option_fields[] = {WORK_OPTION_FIELDS};
+static const struct field_table run_options =
+    FIELD_TABLE("option", true, struct msg_options, run_option_fields);
+
+static const struct field job_option_fields[] = {
+    WORK_OPTION_FIELDS,
+    {"window", FIELD_UNSIGNED, FIELD_AT(struct msg_options, window), .flags = FIELD_SPARSE,
+     .min = 1, .max = LIMIT_WINDOW},
+    {"max_push", FIELD_UNSIGNED, FIELD_AT(struct msg_options, max_push), .flags = FIELD_SPARSE,
+     .min = LIMIT_PUSH_LEAST, .max = LIMIT_PUSH},
+    {"ordered", FIELD_NOT, FIELD_AT(struct msg_options, is_unordered), .flags = FIELD_SPARSE},
+    {"after", .flags = FIELD_LATER},
+};
+static const struct field_table job_options =
+    FIELD_TABLE("option", true, struct msg_options, job_option_fields);
+
+static const struct field push_option_fields[] = {
+    {"n", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, n), .max = ID_MAX,
+     .has = offsetof(struct msg_job_push, has_n)},
+    {"out", .flags = FIELD_LATER},
+};
+static const struct field_table push_options =
+    FIELD_TABLE("option", true, struct msg_job_push, push_option_fields);
+
+static const struct field job_list_option_fields[] = {
+    {"all", FIELD_BOOL, FIELD_AT(struct msg_job_list, is_all), .flags = FIELD_SPARSE},
+};
+static const struct field_table job_list_options =
+    FIELD_TABLE("option", true, struct msg_job_list, job_list_option_fields);
+
+/* Parameters, in their order. */
+#define OP_FIELDS(type)                                                                            \
+    {                                                                                              \
+        "op",                                                                                      \
+        FIELD_CUSTOM,                                                                              \
+        FIELD_AT(type, op),                                                                        \
+        .flags = FIELD_REQUIRED,                                                                   \
+        .unpack = unpack_op,                                                                       \
+        .pack = pack_op},                                                                          \
+    {                                                                                              \
+        "params", FIELD_CUSTOM, FIELD_AT(type, op), .unpack = unpack_values, .pack = pack_values   \
+    }
+
+static const struct field hello_fields[] = {
+    {"options", FIELD_MAP, .table = &hello_options},
+};
+static const struct field_table hello_params =
+    FIELD_TABLE("parameter", true, struct msg_hello, hello_fields);
+
+static const struct field op_list_fields[] = {
+    {"options", FIELD_MAP, .table = &op_list_options},
+};
+static const struct field_table op_list_params =
+    FIELD_TABLE("parameter", true, struct msg_op_list, op_list_fields);
+
+static const struct field run_fields[] = {
+    OP_FIELDS(struct msg_run),
+    {"options", FIELD_MAP, FIELD_AT(struct msg_run, options), .table = &run_options},
+    {"data", FIELD_PAYLOADS, FIELD_AT(struct msg_run, n_data), .max = LIMIT_IN},
+};
+static const struct field_table run_params =
+    FIELD_TABLE("parameter", true, struct msg_run, run_fields);
+
+static const struct field job_open_fields[] = {
+    OP_FIELDS(struct msg_job_open),
+    {"options", FIELD_MAP, FIELD_AT(struct msg_job_open, options), .table = &job_options},
+};
+static const struct field_table job_open_params =
+    FIELD_TABLE("parameter", true, struct msg_job_open, job_open_fields);
+
+static const struct field job_push_fields[] = {
+    {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, job), .flags = FIELD_REQUIRED,
+     .max = ID_MAX},
+    {"seq", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, seq), .flags = FIELD_REQUIRED,
+     .max = ID_MAX},
+    {"options", FIELD_MAP, .table = &push_options},
+    {"data", FIELD_PAYLOADS, FIELD_AT(struct msg_job_push, n_data), .max = LIMIT_IN},
+};
+static const struct field_table job_push_params =
+    FIELD_TABLE("parameter", true, struct msg_job_push, job_push_fields);
+
+static const struct field job_fields[] = {
+    {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_job, job), .flags = FIELD_REQUIRED, .max = ID_MAX},
+};
+static const struct field_table job_params =
+    FIELD_TABLE("parameter", true, struct msg_job, job_fields);
+
+static const struct field job_list_fields[] = {
+    {"options", FIELD_MAP, .table = &job_list_options},
+};
+static const struct field_table job_list_params =
+    FIELD_TABLE("parameter", true, struct msg_job_list, job_list_fields);
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+int codec_unpack_hello(const msgpack_object_array *params, struct msg_hello *ret,
+                       struct failure *ret_failure)
+{
+    return fields_unpack_params(&hello_params, params, ret, ret_failure);
+}
+
+int codec_unpack_op_list(const msgpack_object_array *params, struct msg_op_list *ret,
+                         struct failure *ret_failure)
+{
+    return fields_unpack_params(&op_list_params, params, ret, ret_failure);
+}
+
+int codec_unpack_run(const msgpack_object_array *params, struct msg_run *ret,
+                     struct failure *ret_failure)
+{
+    return fields_unpack_params(&run_params, params, ret, ret_failure);
+}
+
+int codec_unpack_job_open(const msgpack_object_array *params, struct msg_job_open *ret,
+                          struct failure *ret_failure)
+{
+    return fields_unpack_params(&job_open_params, params, ret, ret_failure);
+}
+
+int codec_unpack_job_push(const msgpack_object_array *params, struct msg_job_push *ret,
+                          struct failure *ret_failure)
+{
+    return fields_unpack_params(&job_push_params, params, ret, ret_failure);
+}
+
+int codec_unpack_job(const msgpack_object_array *params, struct msg_job *ret,
+                     struct failure *ret_failure)
+{
+    return fields_unpack_params(&job_params, params, ret, ret_failure);
+}
+
+int codec_unpack_job_list(const msgpack_object_array *params, struct msg_job_list *ret,
+                          struct failure *ret_failure)
+{
+    return fields_unpack_params(&job_list_params, params, ret, ret_failure);
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static void pack_request(msgpack_packer *packer, uint32_t msgid, enum method method,
+                         const struct field_table *params, const void *msg)
+{
+    rpc_pack_request(packer, msgid, method, params->n_fields);
+    fields_pack_params(packer, params, msg);
+}
+
+void codec_pack_hello(msgpack_packer *packer, uint32_t msgid, const struct msg_hello *msg)
+{
+    pack_request(packer, msgid, METHOD_HELLO, &hello_params, msg);
+}
+
+void codec_pack_ping(msgpack_packer *packer, uint32_t msgid)
+{
+    rpc_pack_request(packer, msgid, METHOD_PING, 0);
+}
+
+void codec_pack_op_list(msgpack_packer *packer, uint32_t msgid, const struct msg_op_list *msg)
+{
+    pack_request(packer, msgid, METHOD_OP_LIST, &op_list_params, msg);
+}
+
+void codec_pack_run(msgpack_packer *packer, uint32_t msgid, const struct msg_run *msg)
+{
+    pack_request(packer, msgid, METHOD_RUN, &run_params, msg);
+}
+
+void codec_pack_job_open(msgpack_packer *packer, uint32_t msgid, const struct msg_job_open *msg)
+{
+    pack_request(packer, msgid, METHOD_JOB_OPEN, &job_open_params, msg);
+}
+
+void codec_pack_job_push(msgpack_packer *packer, uint32_t msgid, const struct msg_job_push *msg)
+{
+    pack_request(packer, msgid, METHOD_JOB_PUSH, &job_push_params, msg);
+}
+
+void codec_pack_job(msgpack_packer *packer, uint32_t msgid, enum method method,
+                    const struct msg_job *msg)
+{
+    pack_request(packer, msgid, method, &job_params, msg);
+}
+
+void codec_pack_job_list(msgpack_packer *packer, uint32_t msgid, const struct msg_job_list *msg)
+{
+    pack_request(packer, msgid, METHOD_JOB_LIST, &job_list_params, msg);
+}
+
+void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid)
+{
+    rpc_pack_request(packer, msgid, METHOD_STATS, 0);
+}
+
+void codec_pack_device_list(msgpack_packer *packer, uint32_t msgid)
+{
+    rpc_pack_request(packer, msgid, METHOD_DEVICE_LIST, 0);
+}

@@ -1,0 +1,367 @@
+/*
+ * Codec, results and notifications: as the server writes and the client reads them.
+ */
+#include "proto/codec.h"
+
+#include "proto/codec_fields.h"
+
+/* ---- the tables ---------------------------------------------------------------------------- */
+
+static const struct field hello_fields[] = {
+    {"version", FIELD_TEXT, FIELD_AT(struct msg_hello_result, version)},
+    {"api_level", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, api_level)},
+    {"api_compatible", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, api_compatible)},
+    {"epoch", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, epoch)},
+    {"rights", FIELD_TEXT, FIELD_AT(struct msg_hello_result, rights)},
+    {"backend", FIELD_TEXT, FIELD_AT(struct msg_hello_result, backend)},
+};
+static const struct field_table hello_result =
+    FIELD_TABLE("key", false, struct msg_hello_result, hello_fields);
+
+static const struct field timing_fields[] = {
+    {"queue_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_timing, queue_ns)},
+    {"in_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_timing, in_ns)},
+    {"compute_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_timing, compute_ns)},
+    {"out_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_timing, out_ns)},
+};
+static const struct field_table timing =
+    FIELD_TABLE("key", false, struct msg_timing, timing_fields);
+
+/* How work was done: keys of the results of run and job.result themselves, not of a nested map. */
+#define DONE_BY_FIELDS                                                                             \
+    {"backend", FIELD_TEXT, FIELD_AT(struct msg_answer, by.backend)},                              \
+        {"device", FIELD_TEXT, FIELD_AT(struct msg_answer, by.device)},                            \
+        {"priority", FIELD_WORD, FIELD_AT(struct msg_answer, by.priority),                         \
+         .fallback = PRIORITY_NORMAL, FIELD_WORDS(priority_names)},                                \
+        {"path", FIELD_TEXT, FIELD_AT(struct msg_answer, by.path)},                                \
+    {                                                                                              \
+        "timing", FIELD_MAP, FIELD_AT(struct msg_answer, by.timing),                               \
+            .table = &timing, .has = offsetof(struct msg_answer, by.has_timing)                    \
+    }
+
+static const struct field run_fields[] = {
+    {"n", FIELD_UNSIGNED, FIELD_AT(struct msg_answer, n), .flags = FIELD_REQUIRED},
+    DONE_BY_FIELDS,
+    {"out", FIELD_PAYLOADS, FIELD_AT(struct msg_answer, n_out), .max = LIMIT_OUT},
+};
+static const struct field_table run_result =
+    FIELD_TABLE("key", false, struct msg_answer, run_fields);
+
+static int unpack_error(const struct field *field, const msgpack_object *value, void *whole,
+                        struct failure *ret_failure)
+{
+    (void)ret_failure;
+    rpc_unpack_error(value, (void *)((uint8_t *)whole + field->offset));
+    return 0;
+}
+
+/* How work ended, for job.result and job.done: an error or outputs, written by pack_end(). */
+#define END_FIELDS(type)                                                                           \
+    {"error",                                                                                      \
+     FIELD_CUSTOM,                                                                                 \
+     FIELD_AT(type, failure),                                                                      \
+     .flags = FIELD_BY_HAND,                                                                       \
+     .has = offsetof(type, has_failure),                                                           \
+     .unpack = unpack_error},                                                                      \
+    {                                                                                              \
+        "out", FIELD_PAYLOADS, FIELD_AT(type, n_out), .flags = FIELD_BY_HAND, .max = LIMIT_OUT     \
+    }
+
+static const struct field job_result_fields[] = {
+    {"n", FIELD_UNSIGNED, FIELD_AT(struct msg_answer, n), .flags = FIELD_REQUIRED},
+    {"credit", FIELD_UNSIGNED, FIELD_AT(struct msg_answer, credit), .flags = FIELD_REQUIRED},
+    DONE_BY_FIELDS,
+    END_FIELDS(struct msg_answer),
+};
+static const struct field_table job_result =
+    FIELD_TABLE("key", false, struct msg_answer, job_result_fields);
+
+static const struct field job_result_param_fields[] = {
+    {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_answer, job), .flags = FIELD_REQUIRED},
+    {"seq", FIELD_UNSIGNED, FIELD_AT(struct msg_answer, seq), .flags = FIELD_REQUIRED},
+    {"result", FIELD_MAP, .flags = FIELD_REQUIRED, .table = &job_result},
+};
+static const struct field_table job_result_params =
+    FIELD_TABLE("parameter", false, struct msg_answer, job_result_param_fields);
+
+static const struct field job_done_fields[] = {
+    {"state", FIELD_WORD, FIELD_AT(struct msg_job_done, state), .flags = FIELD_REQUIRED,
+     FIELD_WORDS(job_state_names)},
+    {"pushes", FIELD_UNSIGNED, FIELD_AT(struct msg_job_done, pushes)},
+    {"n", FIELD_UNSIGNED, FIELD_AT(struct msg_job_done, n)},
+    END_FIELDS(struct msg_job_done),
+};
+static const struct field_table job_done =
+    FIELD_TABLE("key", false, struct msg_job_done, job_done_fields);
+
+static const struct field job_done_param_fields[] = {
+    {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_job_done, job), .flags = FIELD_REQUIRED},
+    {"result", FIELD_MAP, .flags = FIELD_REQUIRED, .table = &job_done},
+};
+static const struct field_table job_done_params =
+    FIELD_TABLE("parameter", false, struct msg_job_done, job_done_param_fields);
+
+static const struct field record_size = {"", FIELD_UNSIGNED, .size = sizeof(uint32_t)};
+
+static const struct field job_opened_fields[] = {
+    {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, job), .flags = FIELD_REQUIRED},
+    {"credit", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, credit), .flags = FIELD_REQUIRED},
+    {"max_push", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, max_push),
+     .flags = FIELD_REQUIRED},
+    {"push_multiple", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, push_multiple),
+     .fallback = 1},
+    {"in_size", FIELD_LIST, FIELD_EACH(struct msg_job_opened, in_size, n_in), .item = &record_size},
+    {"out_size", FIELD_LIST, FIELD_EACH(struct msg_job_opened, out_size, n_out),
+     .item = &record_size},
+};
+static const struct field_table job_opened =
+    FIELD_TABLE("key", false, struct msg_job_opened, job_opened_fields);
+
+static const struct field job_closed_fields[] = {
+    {"pushed", FIELD_UNSIGNED, FIELD_AT(struct msg_job_closed, pushed), .flags = FIELD_REQUIRED},
+};
+static const struct field_table job_closed =
+    FIELD_TABLE("key", false, struct msg_job_closed, job_closed_fields);
+
+static const struct field job_state_fields[] = {
+    {"state", FIELD_WORD, FIELD_AT(struct msg_job_state, state), .flags = FIELD_REQUIRED,
+     FIELD_WORDS(job_state_names)},
+};
+static const struct field_table job_state =
+    FIELD_TABLE("key", false, struct msg_job_state, job_state_fields);
+
+static const struct field job_entry_fields[] = {
+    {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_job_entry, job), .flags = FIELD_REQUIRED},
+    {"op", FIELD_TEXT, FIELD_AT(struct msg_job_entry, op)},
+    {"state", FIELD_WORD, FIELD_AT(struct msg_job_entry, state), FIELD_WORDS(job_state_names)},
+    {"priority", FIELD_WORD, FIELD_AT(struct msg_job_entry, priority), .fallback = PRIORITY_NORMAL,
+     FIELD_WORDS(priority_names)},
+    {"pushed", FIELD_UNSIGNED, FIELD_AT(struct msg_job_entry, pushed)},
+    {"done", FIELD_UNSIGNED, FIELD_AT(struct msg_job_entry, done)},
+};
+static const struct field_table job_entry =
+    FIELD_TABLE("key", false, struct msg_job_entry, job_entry_fields);
+
+static const struct field stats_fields[] = {
+    {"version", FIELD_TEXT, FIELD_AT(struct msg_stats, version)},
+    {"backend", FIELD_TEXT, FIELD_AT(struct msg_stats, backend)},
+    {"reason", FIELD_TEXT, FIELD_AT(struct msg_stats, reason)},
+#define X(field, doc) {#field, FIELD_UNSIGNED, FIELD_AT(struct msg_stats, field)},
+    STATS_LIST(X)
+#undef X
+};
+static const struct field_table stats = FIELD_TABLE("key", false, struct msg_stats, stats_fields);
+
+static const struct field device_fields[] = {
+    {"device", FIELD_NAME, FIELD_AT(struct msg_device, device), .flags = FIELD_REQUIRED},
+    {"name", FIELD_TEXT, FIELD_AT(struct msg_device, name)},
+    {"uuid", FIELD_TEXT, FIELD_AT(struct msg_device, uuid)},
+    {"state", FIELD_TEXT, FIELD_AT(struct msg_device, state)},
+    {"backend", FIELD_TEXT, FIELD_AT(struct msg_device, backend)},
+    {"reason", FIELD_TEXT, FIELD_AT(struct msg_device, reason)},
+    {"numa", FIELD_SIGNED, FIELD_AT(struct msg_device, numa)},
+    {"memory", FIELD_UNSIGNED, FIELD_AT(struct msg_device, memory)},
+};
+static const struct field_table device =
+    FIELD_TABLE("key", false, struct msg_device, device_fields);
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+int codec_unpack_hello_result(const msgpack_object *result, struct msg_hello_result *ret,
+                              struct failure *ret_failure)
+{
+    return fields_unpack_map(&hello_result, result, ret, ret_failure);
+}
+
+int codec_unpack_run_result(const msgpack_object *result, struct msg_answer *ret,
+                            struct failure *ret_failure)
+{
+    return fields_unpack_map(&run_result, result, ret, ret_failure);
+}
+
+int codec_unpack_job_opened(const msgpack_object *result, struct msg_job_opened *ret,
+                            struct failure *ret_failure)
+{
+    return fields_unpack_map(&job_opened, result, ret, ret_failure);
+}
+
+int codec_unpack_job_closed(const msgpack_object *result, struct msg_job_closed *ret,
+                            struct failure *ret_failure)
+{
+    return fields_unpack_map(&job_closed, result, ret, ret_failure);
+}
+
+int codec_unpack_job_state(const msgpack_object *result, struct msg_job_state *ret,
+                           struct failure *ret_failure)
+{
+    return fields_unpack_map(&job_state, result, ret, ret_failure);
+}
+
+int codec_unpack_job_list_result(const msgpack_object *result, struct msg_job_entry **ret_entries,
+                                 uint32_t *ret_n_entries, struct failure *ret_failure)
+{
+    void *entries;
+    int r = fields_unpack_array(&job_entry, result, &entries, ret_n_entries, ret_failure);
+
+    if (r == 0) {
+        *ret_entries = entries;
+    }
+    return r;
+}
+
+int codec_unpack_stats(const msgpack_object *result, struct msg_stats *ret,
+                       struct failure *ret_failure)
+{
+    return fields_unpack_map(&stats, result, ret, ret_failure);
+}
+
+int codec_unpack_device_list_result(const msgpack_object *result, struct msg_device **ret_devices,
+                                    uint32_t *ret_n_devices, struct failure *ret_failure)
+{
+    void *devices;
+    int r = fields_unpack_array(&device, result, &devices, ret_n_devices, ret_failure);
+
+    if (r == 0) {
+        *ret_devices = devices;
+    }
+    return r;
+}
+
+int codec_unpack_job_result(const msgpack_object_array *params, struct msg_answer *ret,
+                            struct failure *ret_failure)
+{
+    return fields_unpack_params(&job_result_params, params, ret, ret_failure);
+}
+
+int codec_unpack_job_done(const msgpack_object_array *params, struct msg_job_done *ret,
+                          struct failure *ret_failure)
+{
+    return fields_unpack_params(&job_done_params, params, ret, ret_failure);
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static void pack_result(msgpack_packer *packer, uint32_t msgid, const struct field_table *table,
+                        const void *msg)
+{
+    rpc_pack_result(packer, msgid);
+    fields_pack_map(packer, table, msg, 0);
+}
+
+static void pack_results(msgpack_packer *packer, uint32_t msgid, const struct field_table *table,
+                         const void *msgs, uint32_t n_msgs)
+{
+    rpc_pack_result(packer, msgid);
+    msgpack_pack_array(packer, n_msgs);
+    for (uint32_t i = 0; i < n_msgs; i++) {
+        fields_pack_map(packer, table, (const uint8_t *)msgs + (size_t)i * table->size, 0);
+    }
+}
+
+/* Every number of limits.h by its wire name. */
+static void pack_limits(msgpack_packer *packer)
+{
+    static const struct {
+        const char *name;
+        uint64_t value;
+    } limits[] = {
+#define X(name, wire, value, unit, reason) {(wire), (value)},
+        LIMIT_LIST(X)
+#undef X
+    };
+
+    msgpack_pack_map(packer, ARRAY_SIZE(limits));
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        fields_pack_string(packer, limits[i].name);
+        msgpack_pack_uint64(packer, limits[i].value);
+    }
+}
+
+void codec_pack_hello_result(msgpack_packer *packer, uint32_t msgid,
+                             const struct msg_hello_result *msg)
+{
+    rpc_pack_result(packer, msgid);
+    fields_pack_map(packer, &hello_result, msg, 1);
+    fields_pack_string(packer, "limits");
+    pack_limits(packer);
+}
+
+void codec_pack_nil_result(msgpack_packer *packer, uint32_t msgid)
+{
+    rpc_pack_result(packer, msgid);
+    msgpack_pack_nil(packer);
+}
+
+void codec_pack_empty_result(msgpack_packer *packer, uint32_t msgid)
+{
+    rpc_pack_result(packer, msgid);
+    msgpack_pack_map(packer, 0);
+}
+
+void codec_pack_run_result(msgpack_packer *packer, uint32_t msgid, const struct msg_answer *msg)
+{
+    pack_result(packer, msgid, &run_result, msg);
+}
+
+void codec_pack_job_opened(msgpack_packer *packer, uint32_t msgid, const struct msg_job_opened *msg)
+{
+    pack_result(packer, msgid, &job_opened, msg);
+}
+
+void codec_pack_job_closed(msgpack_packer *packer, uint32_t msgid, const struct msg_job_closed *msg)
+{
+    pack_result(packer, msgid, &job_closed, msg);
+}
+
+void codec_pack_job_state(msgpack_packer *packer, uint32_t msgid, const struct msg_job_state *msg)
+{
+    pack_result(packer, msgid, &job_state, msg);
+}
+
+void codec_pack_job_list_result(msgpack_packer *packer, uint32_t msgid,
+                                const struct msg_job_entry *entries, uint32_t n_entries)
+{
+    pack_results(packer, msgid, &job_entry, entries, n_entries);
+}
+
+void codec_pack_stats(msgpack_packer *packer, uint32_t msgid, const struct msg_stats *msg)
+{
+    pack_result(packer, msgid, &stats, msg);
+}
+
+void codec_pack_device_list_result(msgpack_packer *packer, uint32_t msgid,
+                                   const struct msg_device *devices, uint32_t n_devices)
+{
+    pack_results(packer, msgid, &device, devices, n_devices);
+}
+
+/* A map that ends with the error, or with the header of the outputs if there are any. */
+static void pack_end(msgpack_packer *packer, const struct field_table *table, const void *msg,
+                     const struct failure *failure, bool is_structured, uint32_t n_out)
+{
+    fields_pack_map(packer, table, msg, failure != NULL || n_out > 0);
+    if (failure != NULL) {
+        fields_pack_string(packer, "error");
+        rpc_pack_failure(packer, failure, is_structured);
+    } else if (n_out > 0) {
+        fields_pack_string(packer, "out");
+        msgpack_pack_array(packer, n_out);
+    }
+}
+
+void codec_pack_job_result(msgpack_packer *packer, const struct msg_answer *msg, bool is_structured)
+{
+    rpc_pack_notification(packer, NOTIFY_JOB_RESULT, job_result_params.n_fields);
+    msgpack_pack_uint64(packer, msg->job);
+    msgpack_pack_uint64(packer, msg->seq);
+    pack_end(packer, &job_result, msg, msg->has_failure ? &msg->failure : NULL, is_structured,
+             msg->n_out);
+}
+
+void codec_pack_job_done(msgpack_packer *packer, const struct msg_job_done *msg, bool is_structured)
+{
+    rpc_pack_notification(packer, NOTIFY_JOB_DONE, job_done_params.n_fields);
+    msgpack_pack_uint64(packer, msg->job);
+    pack_end(packer, &job_done, msg, msg->has_failure ? &msg->failure : NULL, is_structured,
+             msg->n_out);
+}
