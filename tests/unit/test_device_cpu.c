@@ -158,7 +158,7 @@ static void test_probe(void)
 
 static void test_a_map_chunk(void)
 {
-    uint32_t in[1000], out[1001];
+    uint32_t in[1000] = {0}, out[1001];
     const struct fake_params params = {.add = 12345};
     struct device_work work = map_work(FAKE_AFFINE, PRIORITY_NORMAL, 77, in, out, 1000);
     const struct work_result *result = &bench.completions[0].result;
@@ -246,7 +246,7 @@ static void test_narrow_chunks_run_together(void)
 /* LEAVES of two chunks, MERGE in two steps, FINISH: the same as in one go. */
 static void test_reduce(void)
 {
-    uint32_t in[50];
+    uint32_t in[50] = {0};
     uint64_t out = 0x5a5a;
     struct fake_partial partials[13], fold[2];
     struct device_work work;
