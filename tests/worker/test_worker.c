@@ -643,7 +643,8 @@ static void expect_fatal(const char *words)
     front_expect(&front, CONTROL_FATAL, &fatal);
     CHECK_NE(fatal.fatal.status, STATUS_OK);
     CHECK_HAS(fatal.fatal.message, words);
-    front_expect_exit(&front, 1 << 8);
+    front_expect_exit(&front, EXIT_FAILURE << 8);
+    front_finish(&front);
 }
 
 static struct control_message message_of(uint32_t type)
