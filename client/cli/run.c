@@ -426,7 +426,8 @@ static int move_records(struct run *run)
     return rc;
 }
 
-/* Tell the daemon, so that the job is gone when we are; a second signal ends even that. */
+/* Tell the daemon, so that the job is gone when we are.  Closing the connection would do as well.
+ */
 static void cancel_job(struct run *run)
 {
     uint64_t until_ns = now_ns() + CANCEL_NS;

@@ -233,8 +233,12 @@ static int count_records(const struct stream *stream, const struct slot *slot, u
 
 static int report(const struct stream *stream, const struct failure *failure)
 {
+    int rc;
+
     progress_finish(stream->progress);
-    return cli_failure(stream->gpupipe, failure);
+    rc = cli_failure(stream->gpupipe, failure);
+    /* A daemon that takes no more of an open job is about to go away. */
+    return rc == CLI_BUSY ? CLI_UNREACHABLE : rc;
 }
 
 static int end_job(struct stream *stream)
