@@ -11,7 +11,8 @@
  *
  * Sleep protocol, the same on both sides: set the sleeping flag, full fence, look again, then
  * sleep; a publisher makes its entries visible, full fence, then looks at the flag and rings the
- * doorbell if it is set.  One of the two always sees the other.
+ * doorbell if it is set.  One of the two always sees the other.  Who wakes drains the doorbell
+ * first and looks at the queues then.
  *
  * Threads: front end functions from its one loop, worker functions from its one data thread.
  */
@@ -28,6 +29,8 @@ struct queue; /* one side's view of the memfd */
 
 /* Front end: make the memfd and its view.  0 or -errno.  queue_fd() is what the worker gets. */
 int queue_create(uint32_t generation, struct queue **ret_queue);
+/* The same with all indices starting at first_index: for tests of the wrap at 2^32. */
+int queue_create_at(uint32_t generation, uint32_t first_index, struct queue **ret_queue);
 /* Worker: map it; checks size, seals, magic and version.  0 or -errno.  fd stays the caller's. */
 int queue_attach(int fd, struct queue **ret_queue);
 /* Unmap; the creator's side also closes the memfd.  NULL is fine. */
@@ -44,19 +47,22 @@ int queue_work_put(struct queue *queue, enum priority priority, const struct wor
                    uint32_t *ret_index);
 /* Make all placed entries of this priority visible.  True: the worker sleeps, ring the doorbell. */
 bool queue_work_publish(struct queue *queue, enum priority priority);
-/* A copy of an entry and its result slot as they are now. */
+/*
+ * A copy of an entry as it was put (whatever the worker has written over it) and of its result slot
+ * as it is now.  The slot is EMPTY from put until the worker takes the entry.
+ */
 void queue_work_read(const struct queue *queue, enum priority priority, uint32_t index,
                      struct work_entry *ret_entry, struct work_result *ret_result);
 /* The entry's answer has been dealt with: its place may be reused. */
 void queue_work_release(struct queue *queue, enum priority priority, uint32_t index);
-/* Entries placed and not released, of one priority; and the oldest such index (for recovery). */
+/* Entries placed and not released, of one priority. */
 uint32_t queue_work_in_flight(const struct queue *queue, enum priority priority);
 /* Is this index placed and not released? */
 bool queue_work_is_held(const struct queue *queue, enum priority priority, uint32_t index);
 
 /*
  * Take up to max done entries.  Returns their number or QUEUE_BROKEN (an impossible index, queue,
- * range, or an entry that was not in flight).
+ * range, or an entry that was not in flight).  Entries before the broken one are returned first.
  */
 int queue_done_take(struct queue *queue, struct done_entry *ret_entries, uint32_t max);
 /* Before sleeping: true = sleep (the worker will ring); false = something is there. */
@@ -81,5 +87,10 @@ void queue_result_done(struct queue *queue, enum priority priority, uint32_t ind
 int queue_done_put(struct queue *queue, const struct done_entry *entry);
 /* Make the announced entries visible.  True: the front end sleeps, ring the doorbell. */
 bool queue_done_publish(struct queue *queue);
+/*
+ * Before sleeping: true = sleep (the front end will ring); false = something was published since
+ * the last queue_work_take() of its priority.  What that call saw and left does not count: a full
+ * device takes it after its next completion.
+ */
 bool queue_work_sleep(struct queue *queue);
 void queue_work_awake(struct queue *queue);

@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line"
 
 enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
 
-/* Written by the worker only, one for each work entry, at the same index. */
+/* One for each work entry, at the same index; the worker writes it, a new entry empties it. */
 struct work_result {
     uint32_t state;               /* enum result_state, stored last with release order */
     int32_t status;               /* enum status */

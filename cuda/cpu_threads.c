@@ -1,0 +1,371 @@
+/*
+ * The computing threads of the CPU backend.
+ *
+ * Work goes: issue() -> fifo of its priority -> a thread's table -> finished ring -> poll().  All
+ * but the counts of what is in flight, which are the data thread's own, is under one lock, held for
+ * copying and never while op code runs.
+ *
+ * A table is what one thread runs at once: normally one work.  Map chunks that are narrower than
+ * the op's min_parallel are taken together, as long as they follow each other in the queue and have
+ * the same op and parameters, until they are wide enough: sixteen 4 KiB blocks of sixteen pushes
+ * fill the lanes of one sha256 call.  A chunk that is wide enough alone stays for another thread.
+ *
+ * States of a thread: idle (waits on has_work), busy (runs a table), ended (is_closing was seen).
+ *
+ * Threads: n_threads computing ones, the data thread, and the one that creates and destroys.
+ */
+#include "cuda/cpu_threads.h"
+
+#include "proto/util.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+/* Works in flight of each priority, at least: full tables for a few threads.  Not tuned. */
+#define DEPTH_LEAST 64u
+#define TABLE_SIZE  32u
+
+struct fifo {
+    struct device_work *works; /* a ring of depth places */
+    uint32_t head;
+    uint32_t n;
+};
+
+struct finished {
+    struct device_completion completion;
+    enum priority priority;
+};
+
+struct table {
+    struct device_work works[TABLE_SIZE];
+    uint32_t n;
+    uint64_t n_records;
+};
+
+struct cpu_threads {
+    uint32_t depth;
+    uint32_t n_in_flight[PRIORITY_COUNT]; /* the data thread's: issued and not polled */
+    int completion_fd;
+
+    pthread_mutex_t lock; /* over what follows */
+    pthread_cond_t has_work;
+    struct fifo fifos[PRIORITY_COUNT];
+    struct finished *finished; /* a ring of PRIORITY_COUNT * depth places: never full */
+    uint32_t finished_head;
+    uint32_t n_finished;
+    uint32_t n_idle;
+    bool is_closing;
+
+    uint32_t n_threads;
+    pthread_t threads[];
+};
+
+/* ---- running a table ----------------------------------------------------------------------- */
+
+static struct op_chunk chunk_of(const struct device_work *work)
+{
+    struct op_chunk chunk = {.n_records = work->n_records, .tail_size = work->tail_size};
+
+    for (uint32_t i = 0; i < LIMIT_IN; i++) {
+        chunk.in[i] = work->in[i].base;
+    }
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        chunk.out[i] = work->out[i].base;
+    }
+    return chunk;
+}
+
+static void run_map(const struct table *table)
+{
+    struct op_chunk chunks[TABLE_SIZE];
+
+    for (uint32_t i = 0; i < table->n; i++) {
+        chunks[i] = chunk_of(&table->works[i]);
+    }
+    table->works[0].code->map(table->works[0].params, chunks, table->n);
+}
+
+static void run_leaves(const struct table *table)
+{
+    const struct device_work *work = &table->works[0];
+    const struct op_chunk chunk = chunk_of(work);
+
+    work->code->leaves(work->params, &chunk);
+}
+
+static void run_merge(const struct table *table)
+{
+    const struct device_work *work = &table->works[0];
+
+    work->code->merge(work->params, work->in[0].base, work->in[1].base, work->n_records,
+                      work->out[0].base);
+}
+
+static void run_finish(const struct table *table)
+{
+    const struct device_work *work = &table->works[0];
+    const struct op_chunk chunk = chunk_of(work);
+
+    work->code->finish(work->params, work->in[0].base, chunk.out);
+}
+
+static void (*const run_kinds[])(const struct table *table) = {
+    [WORK_MAP] = run_map,
+    [WORK_LEAVES] = run_leaves,
+    [WORK_MERGE] = run_merge,
+    [WORK_FINISH] = run_finish,
+};
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Returns what the works of the table have in common. */
+static struct work_result run_table(const struct table *table)
+{
+    struct work_result common = {.status = STATUS_OK};
+    uint64_t cpu_ns = thread_cpu_ns();
+
+    common.start_ns = now_ns();
+    run_kinds[table->works[0].kind](table);
+    common.end_ns = now_ns();
+    common.device_ns = (thread_cpu_ns() - cpu_ns) / table->n;
+    return common;
+}
+
+/* ---- the queues, under the lock ------------------------------------------------------------ */
+
+static const struct device_work *peek(const struct cpu_threads *threads, enum priority priority)
+{
+    const struct fifo *fifo = &threads->fifos[priority];
+
+    return fifo->n > 0 ? &fifo->works[fifo->head] : NULL;
+}
+
+static void move_to_table(struct cpu_threads *threads, enum priority priority, struct table *table)
+{
+    struct fifo *fifo = &threads->fifos[priority];
+
+    table->n_records += fifo->works[fifo->head].n_records;
+    table->works[table->n++] = fifo->works[fifo->head];
+    fifo->head = (fifo->head + 1) % threads->depth;
+    fifo->n--;
+}
+
+static bool is_narrow(const struct device_work *work)
+{
+    return work->kind == WORK_MAP && work->n_records < work->code->manifest->min_parallel;
+}
+
+/* Does the next work of the queue (NULL: none) go into this table as well? */
+static bool joins(const struct table *table, const struct device_work *next)
+{
+    const struct device_work *first = &table->works[0];
+
+    return next != NULL && table->n < TABLE_SIZE && is_narrow(first) && is_narrow(next) &&
+           table->n_records < first->code->manifest->min_parallel && next->op == first->op &&
+           memcmp(next->params, first->params, sizeof(next->params)) == 0;
+}
+
+/* False: there is no work. */
+static bool fill_table(struct cpu_threads *threads, struct table *ret_table)
+{
+    for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
+        if (peek(threads, priority) != NULL) {
+            ret_table->n = 0;
+            ret_table->n_records = 0;
+            do {
+                move_to_table(threads, priority, ret_table);
+            } while (joins(ret_table, peek(threads, priority)));
+            return true;
+        }
+    }
+    return false;
+}
+
+static void finish_one(struct cpu_threads *threads, const struct device_work *work,
+                       const struct work_result *common)
+{
+    uint32_t n_places = PRIORITY_COUNT * threads->depth;
+    struct finished *finished =
+        &threads->finished[(threads->finished_head + threads->n_finished++) % n_places];
+
+    finished->priority = work->priority;
+    finished->completion.cookie = work->cookie;
+    finished->completion.result = *common;
+    finished->completion.result.issue_ns = work->issue_ns;
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        finished->completion.result.out_size[i] = work->out[i].size;
+    }
+}
+
+static void finish_table(struct cpu_threads *threads, const struct table *table,
+                         const struct work_result *common)
+{
+    bool was_empty = threads->n_finished == 0;
+
+    for (uint32_t i = 0; i < table->n; i++) {
+        finish_one(threads, &table->works[i], common);
+    }
+    if (was_empty && eventfd_write(threads->completion_fd, 1) < 0) {
+        abort(); /* poll() resets the counter before the next first completion */
+    }
+}
+
+static void *compute(void *arg)
+{
+    struct cpu_threads *threads = arg;
+    struct work_result common;
+    struct table table;
+
+    pthread_mutex_lock(&threads->lock);
+    while (!threads->is_closing) {
+        if (fill_table(threads, &table)) {
+            pthread_mutex_unlock(&threads->lock);
+            common = run_table(&table);
+            pthread_mutex_lock(&threads->lock);
+            finish_table(threads, &table, &common);
+        } else {
+            threads->n_idle++;
+            pthread_cond_wait(&threads->has_work, &threads->lock);
+            threads->n_idle--;
+        }
+    }
+    pthread_mutex_unlock(&threads->lock);
+    return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static int allocate_rings(struct cpu_threads *threads)
+{
+    for (unsigned i = 0; i < PRIORITY_COUNT; i++) {
+        threads->fifos[i].works = calloc(threads->depth, sizeof(struct device_work));
+        if (threads->fifos[i].works == NULL) {
+            return -ENOMEM;
+        }
+    }
+    threads->finished = calloc(PRIORITY_COUNT * threads->depth, sizeof(*threads->finished));
+    if (threads->finished == NULL) {
+        return -ENOMEM;
+    }
+    threads->completion_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return threads->completion_fd < 0 ? -errno : 0;
+}
+
+static int start_one(struct cpu_threads *threads)
+{
+    pthread_t *thread = &threads->threads[threads->n_threads];
+    char name[16]; /* the kernel's limit */
+    int error = pthread_create(thread, NULL, compute, threads);
+
+    if (error == 0) {
+        snprintf(name, sizeof(name), "compute-%u", (uint16_t)threads->n_threads);
+        pthread_setname_np(*thread, name);
+        threads->n_threads++;
+    }
+    return -error;
+}
+
+int cpu_threads_create(uint32_t n_threads, struct cpu_threads **ret_threads)
+{
+    struct cpu_threads *threads = calloc(1, sizeof(*threads) + n_threads * sizeof(pthread_t));
+    int error;
+
+    if (threads == NULL) {
+        return -ENOMEM;
+    }
+    threads->depth = MAX(2 * n_threads, DEPTH_LEAST);
+    threads->completion_fd = -1;
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->has_work, NULL);
+    error = allocate_rings(threads);
+    while (error == 0 && threads->n_threads < n_threads) {
+        error = start_one(threads);
+    }
+    if (error < 0) {
+        cpu_threads_destroy(threads);
+        return error;
+    }
+    *ret_threads = threads;
+    return 0;
+}
+
+void cpu_threads_destroy(struct cpu_threads *threads)
+{
+    if (threads == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&threads->lock);
+    threads->is_closing = true;
+    pthread_cond_broadcast(&threads->has_work);
+    pthread_mutex_unlock(&threads->lock);
+    for (uint32_t i = 0; i < threads->n_threads; i++) {
+        pthread_join(threads->threads[i], NULL);
+    }
+    for (unsigned i = 0; i < PRIORITY_COUNT; i++) {
+        free(threads->fifos[i].works);
+    }
+    free(threads->finished);
+    close_fd(&threads->completion_fd);
+    pthread_cond_destroy(&threads->has_work);
+    pthread_mutex_destroy(&threads->lock);
+    free(threads);
+}
+
+/* ---- the data thread ----------------------------------------------------------------------- */
+
+uint32_t cpu_threads_room(const struct cpu_threads *threads, enum priority priority)
+{
+    return threads->depth - threads->n_in_flight[priority];
+}
+
+void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *work, uint32_t n)
+{
+    pthread_mutex_lock(&threads->lock);
+    for (uint32_t i = 0; i < n; i++) {
+        struct fifo *fifo = &threads->fifos[work[i].priority];
+
+        fifo->works[(fifo->head + fifo->n++) % threads->depth] = work[i];
+        threads->n_in_flight[work[i].priority]++;
+    }
+    for (uint32_t i = 0; i < MIN(n, threads->n_idle); i++) {
+        pthread_cond_signal(&threads->has_work);
+    }
+    pthread_mutex_unlock(&threads->lock);
+}
+
+uint32_t cpu_threads_poll(struct cpu_threads *threads, struct device_completion *ret_completions,
+                          uint32_t max)
+{
+    uint32_t n_places = PRIORITY_COUNT * threads->depth;
+    eventfd_t counter;
+    uint32_t n = 0;
+
+    pthread_mutex_lock(&threads->lock);
+    while (n < max && threads->n_finished > 0) {
+        const struct finished *finished = &threads->finished[threads->finished_head];
+
+        ret_completions[n++] = finished->completion;
+        threads->n_in_flight[finished->priority]--;
+        threads->finished_head = (threads->finished_head + 1) % n_places;
+        threads->n_finished--;
+    }
+    if (n > 0 && threads->n_finished == 0 && eventfd_read(threads->completion_fd, &counter) < 0) {
+        abort(); /* the first of these completions has written it, and nobody else reads */
+    }
+    pthread_mutex_unlock(&threads->lock);
+    return n;
+}
+
+int cpu_threads_fd(const struct cpu_threads *threads)
+{
+    return threads->completion_fd;
+}

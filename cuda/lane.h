@@ -1,0 +1,117 @@
+/*
+ * Lane: a 32-bit number of each of GP_LANES records at once, for ops that use GP_MAP_LANES().
+ *
+ * lane_u32 is a plain uint32_t in a kernel and a vector in C, of 4 lanes (every processor), 8
+ * (AVX2) or 16 (AVX-512).  + & | ^ ~ and shifts by constants work on both.  Little-endian only.
+ */
+#pragma once
+
+#include "cuda/op.h"
+
+#ifdef __CUDACC__
+typedef uint32_t lane_u32;
+#else
+typedef uint32_t lane_u32 __attribute__((vector_size(4 * GP_LANES)));
+#endif
+
+/* gcc 12 makes one AVX-512 instruction of a rotation, and of any logic of three operands. */
+GP_INLINE lane_u32 lane_ror(lane_u32 x, uint32_t n)
+{
+    return x >> n | x << (32 - n);
+}
+
+GP_INLINE lane_u32 lane_swap_bytes(lane_u32 x)
+{
+    return (lane_ror(x, 8) & 0xff00ff00u) | (lane_ror(x, 24) & 0x00ff00ffu);
+}
+
+#ifdef __CUDACC__
+
+GP_INLINE lane_u32 lane_all(uint32_t x)
+{
+    return x;
+}
+
+GP_INLINE uint32_t lane_get(lane_u32 x, uint32_t lane)
+{
+    (void)lane;
+    return x;
+}
+
+GP_INLINE void lane_load_16(const uint8_t *const at[GP_LANES], lane_u32 ret_words[16])
+{
+    const bool is_aligned = (uintptr_t)at[0] % sizeof(uint32_t) == 0;
+
+    GP_UNROLL
+    for (uint32_t t = 0; t < 16; t++) {
+        const uint8_t *byte = at[0] + 4 * t;
+
+        ret_words[t] = is_aligned ? *(const uint32_t *)byte
+                                  : byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
+                                        (uint32_t)byte[3] << 24;
+    }
+}
+
+#else
+
+GP_INLINE lane_u32 lane_all(uint32_t x)
+{
+    return x + (lane_u32){0};
+}
+
+GP_INLINE uint32_t lane_get(lane_u32 x, uint32_t lane)
+{
+    return x[lane];
+}
+
+/*
+ * One step of a transposition by halves: of each pair of vectors s apart, exchange the words of the
+ * first whose number has bit s with the words of the second whose number has not.
+ */
+#define LANE_UPPER(s, j) ((j) & (s) ? GP_LANES + (j) - (s) : (j))
+#define LANE_LOWER(s, j) ((j) & (s) ? GP_LANES + (j) : (j) + (s))
+#define LANE_4(f, s, j)  f(s, j), f(s, (j) + 1), f(s, (j) + 2), f(s, (j) + 3)
+#if GP_LANES == 4
+#define LANE_INDICES(f, s) LANE_4(f, s, 0)
+#elif GP_LANES == 8
+#define LANE_INDICES(f, s) LANE_4(f, s, 0), LANE_4(f, s, 4)
+#else
+#define LANE_INDICES(f, s) LANE_4(f, s, 0), LANE_4(f, s, 4), LANE_4(f, s, 8), LANE_4(f, s, 12)
+#endif
+#define LANE_EXCHANGE(x, s)                                                                        \
+    GP_UNROLL                                                                                      \
+    for (uint32_t j = 0; j < GP_LANES; j++) {                                                      \
+        if ((j & (s)) == 0) {                                                                      \
+            const lane_u32 a = (x)[j], b = (x)[j + (s)];                                           \
+            (x)[j] = __builtin_shufflevector(a, b, LANE_INDICES(LANE_UPPER, s));                   \
+            (x)[j + (s)] = __builtin_shufflevector(a, b, LANE_INDICES(LANE_LOWER, s));             \
+        }                                                                                          \
+    }
+
+/* x[j] word k becomes x[k] word j. */
+GP_INLINE void lane_transpose(lane_u32 x[GP_LANES])
+{
+    LANE_EXCHANGE(x, 1)
+    LANE_EXCHANGE(x, 2)
+#if GP_LANES >= 8
+    LANE_EXCHANGE(x, 4)
+#endif
+#if GP_LANES >= 16
+    LANE_EXCHANGE(x, 8)
+#endif
+}
+
+/* The 16 words at each lane's place, of any alignment: ret_words[t] has word t of every lane. */
+GP_INLINE void lane_load_16(const uint8_t *const at[GP_LANES], lane_u32 ret_words[16])
+{
+    GP_UNROLL
+    for (uint32_t first = 0; first < 16; first += GP_LANES) {
+        GP_UNROLL
+        for (uint32_t lane = 0; lane < GP_LANES; lane++) {
+            memcpy(&ret_words[first + lane], at[lane] + 4 * first, sizeof(lane_u32));
+        }
+        lane_transpose(&ret_words[first]);
+    }
+}
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * Op: what the file of an op is written with (to be installed as <gpupipe/op.h>).
+ *
+ * How to add an op.  Write cuda/ops/NAME.cu in the C that nvcc takes as well (cast every void
+ * pointer, no VLAs, no compound literals in device code): a `struct NAME_params`, one of the three
+ * bodies below, and, under GP_HOST, a `static const struct manifest_op NAME_manifest` and GP_CODE.
+ * Add a line to cuda/ops/ops.list, and tests/ops/test_NAME.c, with a row in the meson.build beside
+ * it, against a reference that shares no code with the op.  From the one file come the loop of the
+ * CPU backend and the kernels of the GPU.
+ *
+ *   GP_MAP(NAME, n_steps) { .. }    One step of a loop; sees params, chunk and the step's number i.
+ *                                   n_steps is an expression of params and chunk, often
+ *                                   chunk->n_records.  Keep it simple and gcc vectorises it.
+ *   GP_MAP_LANES(NAME) { .. }       GP_LANES records at once, written over lane.h's lane_u32, for
+ *                                   what gcc cannot vectorise; sees params, records and n_records.
+ *                                   Built once for each width the processor family has.
+ *   GP_REDUCE(NAME, leaf, n_lanes)  Anything that adds up; its functions are named below.
+ *
+ * The same bits everywhere: both compilers build ops without contraction (-ffp-contract=off,
+ * -fmad=false), so a floating-point expression means what it says.  NaNs differ in their bits.
+ *
+ * Bytes that a client may rewrite while the op runs decide no address unchecked: read an offset or
+ * a length once with GP_LOAD, then clamp it.
+ *
+ * Threads: the bodies are pure over their arguments.
+ *
+ * Kernels, all extern "C"; every pointer is visible to the device, `table` is an array of
+ * struct op_chunk:
+ *   gp_NAME_map(params, table, n_chunks)       grid (x, y) of any size, 1-D blocks of any size: y
+ *                                              strides over chunks, x over the steps of a chunk
+ *   gp_NAME_leaves(params, table, n_chunks)    the same, with blocks of exactly n_lanes threads: y
+ *                                              strides over chunks, x over the leaves of a chunk
+ *   gp_NAME_merge(params, fold, partials, n, ret_fold)   one thread
+ *   gp_NAME_finish(params, fold, out)                    one thread; out as in struct op_code
+ */
+#pragma once
+
+#include "cuda/registry.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Lanes of this object: the build says so, and GP_HOST is where an op is described, once. */
+#ifdef __CUDACC__
+#define GP_LANES 1
+#elif !defined(GP_LANES)
+#define GP_LANES 4
+#define GP_HOST
+#endif
+
+/* For the functions and tables of an op that its body uses. */
+#ifdef __CUDACC__
+#define GP_INLINE static __device__ __forceinline__
+#define GP_CONST  static __constant__ const
+#else
+#define GP_INLINE static inline __attribute__((always_inline))
+#define GP_CONST  static const
+#endif
+
+/* Before a loop of up to 16 turns that must leave no loop behind. */
+#if defined(__CUDACC__) || defined(__clang__)
+#define GP_UNROLL _Pragma("unroll")
+#else
+#define GP_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Array number k of the chunk, aligned for its dtype and no more. */
+#define GP_IN(k, type)  ((const type *)chunk->in[k])
+#define GP_OUT(k, type) ((type *)chunk->out[k])
+
+/* Read a number of at most 8 bytes, aligned, exactly once. */
+#define GP_LOAD(number) (*(const volatile __typeof__(number) *)&(number))
+
+/* Record i of a chunk: what a lane works on. */
+struct op_record {
+    const struct op_chunk *chunk;
+    uint32_t i;
+};
+
+/* A body need not use all that it sees. */
+#define GP_UNUSED __attribute__((unused))
+
+#define GP_PASTE_(a, b) a##b
+#define GP_PASTE(a, b)  GP_PASTE_(a, b)
+
+/*
+ * GP_REDUCE(NAME, leaf, n_lanes) stands behind these, all GP_INLINE:
+ *     struct NAME_params, NAME_lane, NAME_partial      the last two: all bytes zero = nothing yet
+ *     void NAME_step(params, lane *, chunk, size_t i)  take record i into a lane
+ *     struct NAME_partial NAME_close(const lane *)     what a lane has gathered
+ *     struct NAME_partial NAME_add(partial a, partial b)
+ *     void NAME_write(params, const partial *fold, void *const *out)
+ *
+ * Record i of a leaf goes to lane i % n_lanes, lanes take their records in order, their partials
+ * are added as a tree (lane k and k + n_lanes / 2, then halves of that), leaves in order: one fixed
+ * tree of additions, whoever walks it.  n_lanes is a power of two, at most 1024.
+ */
+#define GP_FOLD(name)                                                                              \
+    GP_INLINE void name##_fold(const struct name##_partial *fold,                                  \
+                               const struct name##_partial *partials, uint32_t n,                  \
+                               struct name##_partial *ret_fold)                                    \
+    {                                                                                              \
+        struct name##_partial sum;                                                                 \
+                                                                                                   \
+        memset(&sum, 0, sizeof(sum));                                                              \
+        if (fold != NULL) {                                                                        \
+            sum = *fold;                                                                           \
+        }                                                                                          \
+        for (uint32_t k = 0; k < n; k++) {                                                         \
+            sum = name##_add(sum, partials[k]);                                                    \
+        }                                                                                          \
+        *ret_fold = sum;                                                                           \
+    }
+
+/* The entry that the registry lists: `GP_CODE(copy, .map = copy_map);`, under GP_HOST. */
+#define GP_CODE(name, ...)                                                                         \
+    extern const struct op_code op_##name;                                                         \
+    const struct op_code op_##name = {.manifest = &name##_manifest, __VA_ARGS__}
+
+#ifdef __CUDACC__
+#include "cuda/op_cuda.h"
+#else
+#include "cuda/op_cpu.h"
+#endif

@@ -1,0 +1,88 @@
+/*
+ * Op, as kernels: what GP_MAP, GP_MAP_LANES and GP_REDUCE are under nvcc.  Included by op.h, which
+ * has the shape of each kernel's launch.
+ */
+#pragma once
+
+#define GP_MAP(name, n_steps)                                                                      \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i);        \
+    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
+                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    {                                                                                              \
+        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
+            const struct op_chunk local_chunk = table[c];                                          \
+            const struct op_chunk *chunk = &local_chunk;                                           \
+            const size_t n = (n_steps);                                                            \
+            for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;                  \
+                 i += (size_t)gridDim.x * blockDim.x) {                                            \
+                name##_step(params, chunk, i);                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
+
+#define GP_MAP_LANES(name)                                                                         \
+    static __device__ void name##_lanes(const struct name##_params *params,                        \
+                                        const struct op_record *records, uint32_t n_records);      \
+    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
+                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    {                                                                                              \
+        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
+            const uint32_t n = table[c].n_records;                                                 \
+            for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;                  \
+                 i += (size_t)gridDim.x * blockDim.x) {                                            \
+                const struct op_record record = {&table[c], (uint32_t)i};                          \
+                name##_lanes(params, &record, 1);                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static __device__ void name##_lanes(const struct name##_params *params,                        \
+                                        const struct op_record *records, uint32_t n_records)
+
+#define GP_REDUCE(name, leaf, n_lanes)                                                             \
+    GP_FOLD(name)                                                                                  \
+    extern "C" __global__ void gp_##name##_leaves(const struct name##_params *params,              \
+                                                  const struct op_chunk *table, uint32_t n_chunks) \
+    {                                                                                              \
+        __shared__ struct name##_partial partials[n_lanes];                                        \
+        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
+            const struct op_chunk *chunk = &table[c];                                              \
+            struct name##_partial *out = GP_OUT(0, struct name##_partial);                         \
+            const size_t n_records = chunk->n_records;                                             \
+            const size_t leaf_size = (leaf);                                                       \
+            for (size_t k = blockIdx.x; k * leaf_size < n_records; k += gridDim.x) {               \
+                const size_t first = k * leaf_size, left = n_records - first;                      \
+                const size_t n = left < leaf_size ? left : leaf_size;                              \
+                struct name##_lane lane;                                                           \
+                memset(&lane, 0, sizeof(lane));                                                    \
+                for (size_t i = threadIdx.x; i < n; i += (n_lanes)) {                              \
+                    name##_step(params, &lane, chunk, first + i);                                  \
+                }                                                                                  \
+                partials[threadIdx.x] = name##_close(&lane);                                       \
+                for (uint32_t half = (n_lanes) / 2; half > 0; half /= 2) {                         \
+                    __syncthreads();                                                               \
+                    if (threadIdx.x < half) {                                                      \
+                        partials[threadIdx.x] =                                                    \
+                            name##_add(partials[threadIdx.x], partials[threadIdx.x + half]);       \
+                    }                                                                              \
+                }                                                                                  \
+                if (threadIdx.x == 0) {                                                            \
+                    out[k] = partials[0];                                                          \
+                }                                                                                  \
+                __syncthreads();                                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    extern "C" __global__ void gp_##name##_merge(                                                  \
+        const struct name##_params *, const struct name##_partial *fold,                           \
+        const struct name##_partial *partials, uint32_t n, struct name##_partial *ret_fold)        \
+    {                                                                                              \
+        name##_fold(fold, partials, n, ret_fold);                                                  \
+    }                                                                                              \
+    extern "C" __global__ void gp_##name##_finish(                                                 \
+        const struct name##_params *params, const struct name##_partial *fold, void *const *out)   \
+    {                                                                                              \
+        name##_write(params, fold, out);                                                           \
+    }

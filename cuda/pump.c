@@ -1,0 +1,220 @@
+/*
+ * The data thread: one loop of feed (queues -> device), answer (device -> queues) and sleep.
+ *
+ * Feeding is urgent first, and looks at urgent again after each batch of anything else.  It takes
+ * no more of a priority than the device has room for: what stays in the queue can still be
+ * overtaken. An entry that cannot be run is answered with its status and goes no further.
+ *
+ * Answering writes each result slot, then announces runs of consecutive indices in one done entry.
+ *
+ * Sleeping is in the device's wait(), on the doorbell and the device's completions, after the sleep
+ * protocol of queue.c has found nothing new.  Entries left for want of room do not count as new:
+ * the completion that makes the room wakes us.  There is no spinning.
+ *
+ * The thread ends when its doorbell does: the front end is gone, or pump_stop() has shut it down.
+ *
+ * Threads: the data thread alone, but for start and stop.
+ */
+#include "cuda/pump.h"
+
+#include "proto/channel.h"
+#include "proto/util.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#define BATCH 32u
+
+struct pump {
+    struct pump_parts parts;
+    struct done_entry done; /* done and not announced yet: a run of one queue; count 0: none */
+    struct work_entry entries[BATCH];
+    uint32_t indices[BATCH];
+    struct device_work works[BATCH];
+    struct device_completion completions[BATCH];
+    pthread_t thread;
+};
+
+/* A cookie is the entry's queue and index. */
+static uint64_t cookie_of(enum priority priority, uint32_t index)
+{
+    return (uint64_t)priority << 32 | index;
+}
+
+static void stop_for(struct pump *pump, const char *what)
+{
+    struct failure failure;
+
+    fail(&failure, STATUS_PROTO, NULL, "the front end broke the %s", what);
+    pump->parts.on_fatal(pump->parts.arg, &failure);
+}
+
+/* ---- answer -------------------------------------------------------------------------------- */
+
+static void put_done(struct pump *pump)
+{
+    if (pump->done.count > 0 && queue_done_put(pump->parts.queue, &pump->done) < 0) {
+        stop_for(pump, "done queue");
+    }
+    pump->done.count = 0;
+}
+
+static void publish_done(struct pump *pump)
+{
+    put_done(pump);
+    if (queue_done_publish(pump->parts.queue)) {
+        channel_ring(pump->parts.doorbell_fd);
+    }
+}
+
+static void answer(struct pump *pump, enum priority priority, uint32_t index,
+                   const struct work_result *result)
+{
+    struct done_entry *done = &pump->done;
+
+    queue_result_done(pump->parts.queue, priority, index, result);
+    if (done->queue != priority || done->first + done->count != index) {
+        put_done(pump);
+    }
+    if (done->count == 0) {
+        *done = (struct done_entry){.queue = priority, .first = index};
+    }
+    done->count++;
+}
+
+/* Returns how many were answered. */
+static uint32_t answer_completions(struct pump *pump)
+{
+    struct failure failure;
+    int n = device_backend.poll(pump->parts.device, pump->completions, BATCH, &failure);
+
+    if (n < 0) {
+        pump->parts.on_fatal(pump->parts.arg, &failure);
+        return 0;
+    }
+    for (int i = 0; i < n; i++) {
+        uint64_t cookie = pump->completions[i].cookie;
+
+        answer(pump, (enum priority)(cookie >> 32), (uint32_t)cookie, &pump->completions[i].result);
+    }
+    if (n > 0) {
+        publish_done(pump);
+    }
+    return (uint32_t)n;
+}
+
+/* ---- feed ---------------------------------------------------------------------------------- */
+
+/* Resolve n entries of one priority, answer those that cannot be run, issue the others. */
+static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
+{
+    uint64_t issue_ns = now_ns();
+    uint32_t n_good = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct device_work *work = &pump->works[n_good];
+        enum status status =
+            resolve_entry(&pump->entries[i], &pump->parts.jobs, pump->parts.segments, work);
+
+        if (status == STATUS_OK) {
+            work->cookie = cookie_of(priority, pump->indices[i]);
+            work->issue_ns = issue_ns;
+            work->priority = priority;
+            queue_result_issued(pump->parts.queue, priority, pump->indices[i], issue_ns);
+            n_good++;
+        } else {
+            const struct work_result result = {.status = (int32_t)status, .issue_ns = issue_ns};
+            answer(pump, priority, pump->indices[i], &result);
+        }
+    }
+    if (n_good > 0) {
+        device_backend.issue(pump->parts.device, pump->works, n_good);
+    }
+    if (n_good < n) {
+        publish_done(pump);
+    }
+}
+
+/* Returns how many entries of this priority were taken. */
+static uint32_t feed_priority(struct pump *pump, enum priority priority)
+{
+    uint32_t room = device_backend.room(pump->parts.device, priority);
+    int n = queue_work_take(pump->parts.queue, priority, pump->entries, pump->indices,
+                            MIN(room, BATCH));
+
+    if (n < 0) {
+        stop_for(pump, "work queues");
+        return 0;
+    }
+    if (n > 0) {
+        issue_entries(pump, priority, (uint32_t)n);
+    }
+    return (uint32_t)n;
+}
+
+static uint32_t feed(struct pump *pump)
+{
+    uint32_t n_fed = 0;
+    enum priority priority = PRIORITY_URGENT;
+
+    while (priority < PRIORITY_COUNT) {
+        uint32_t n = feed_priority(pump, priority);
+
+        n_fed += n;
+        priority = n > 0 ? PRIORITY_URGENT : priority + 1;
+    }
+    return n_fed;
+}
+
+/* ---- the thread ---------------------------------------------------------------------------- */
+
+static void *run(void *arg)
+{
+    struct pump *pump = arg;
+    struct queue *queue = pump->parts.queue;
+    bool is_closed = false;
+
+    while (!is_closed) {
+        uint32_t n_moved = feed(pump);
+
+        n_moved += answer_completions(pump);
+        if (n_moved == 0) {
+            if (queue_work_sleep(queue)) {
+                device_backend.wait(pump->parts.device, pump->parts.doorbell_fd);
+            }
+            queue_work_awake(queue);
+            channel_drain(pump->parts.doorbell_fd, &is_closed);
+        }
+    }
+    return NULL;
+}
+
+int pump_start(const struct pump_parts *parts, struct pump **ret_pump)
+{
+    struct pump *pump = calloc(1, sizeof(*pump));
+    int error;
+
+    if (pump == NULL) {
+        return -ENOMEM;
+    }
+    pump->parts = *parts;
+    error = pthread_create(&pump->thread, NULL, run, pump);
+    if (error != 0) {
+        free(pump);
+        return -error;
+    }
+    pthread_setname_np(pump->thread, "data");
+    *ret_pump = pump;
+    return 0;
+}
+
+void pump_stop(struct pump *pump)
+{
+    if (pump == NULL) {
+        return;
+    }
+    shutdown(pump->parts.doorbell_fd, SHUT_RDWR);
+    pthread_join(pump->thread, NULL);
+    free(pump);
+}
