@@ -1,10 +1,9 @@
 /* The envelopes: what is one, what is none, and errors in both forms. */
 #include "proto/limits.h"
 #include "proto/rpc.h"
+#include "proto/util.h"
 #include "tests/check.h"
 #include "tests/unit/wire_text.h"
-
-#include "proto/util.h"
 
 static struct failure failure;
 static struct rpc_message message;
