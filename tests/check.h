@@ -7,7 +7,10 @@
  * It prints TAP for Meson.  A failed check prints both values and ends that test function, from
  * whatever depth; a descriptor or child process that a test leaves behind fails it as well.
  * CHECK_SKIP(reason) ends a test visibly skipped: for what this machine cannot do, nothing else.
- * check_at_end() registers what must be undone even if the test fails half way.
+ * check_at_end() registers what must be undone even if the test fails half way; it may check as
+ * well.
+ *
+ * Threads: checks belong to the thread that runs the tests; others return what they found.
  */
 #pragma once
 
@@ -29,13 +32,17 @@ struct check_test {
 
 enum check_end { CHECK_END_PASSED, CHECK_END_FAILED, CHECK_END_SKIPPED };
 
-static jmp_buf check_jump;
-static char check_skip_reason[256];
-static struct {
+struct check_undo {
     void (*undo)(void *arg);
     void *arg;
-} check_undo[64];
-static unsigned check_n_undo;
+};
+
+/* Weak, so that all files of a test program share one of each. */
+__attribute__((weak)) jmp_buf check_jump;
+__attribute__((weak)) enum check_end check_end; /* of the test that runs now, as far as known */
+__attribute__((weak)) char check_skip_reason[256];
+__attribute__((weak)) struct check_undo check_undo[256];
+__attribute__((weak)) unsigned check_n_undo;
 
 #define CHECK_TEST(function)                                                                       \
     {                                                                                              \
@@ -117,7 +124,7 @@ static inline void check_at_end(void (*undo)(void *arg), void *arg)
     check_undo[check_n_undo++].arg = arg;
 }
 
-__attribute__((noinline)) static int check_count_fds(void)
+static inline int check_count_fds(void)
 {
     int n = 0;
     DIR *folder = opendir("/proc/self/fd");
@@ -131,31 +138,36 @@ __attribute__((noinline)) static int check_count_fds(void)
     return n;
 }
 
-static enum check_end check_run_one(const struct check_test *test)
+static inline void check_fail_at_end(const char *name, const char *what)
+{
+    if (check_end == CHECK_END_PASSED) {
+        printf("# %s %s\n", name, what);
+        check_end = CHECK_END_FAILED;
+    }
+}
+
+static inline void check_run_one(const struct check_test *test)
 {
     const volatile int n_fds = check_count_fds();
-    volatile enum check_end end = CHECK_END_PASSED;
-    enum check_end jumped = setjmp(check_jump);
+    enum check_end jumped;
 
+    check_end = CHECK_END_PASSED;
+    jumped = setjmp(check_jump);
     if (jumped == CHECK_END_PASSED) {
         test->run();
     } else {
-        end = jumped;
+        check_end = jumped;
     }
     while (check_n_undo > 0) {
         check_n_undo--;
         check_undo[check_n_undo].undo(check_undo[check_n_undo].arg);
     }
-    if (end == CHECK_END_PASSED && check_count_fds() != n_fds) {
-        printf("# %s left descriptors: %d before, %d after\n", test->name, n_fds,
-               check_count_fds());
-        end = CHECK_END_FAILED;
+    if (check_count_fds() != n_fds) {
+        check_fail_at_end(test->name, "left descriptors open, or closed some that are not its own");
     }
-    if (end == CHECK_END_PASSED && (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)) {
-        printf("# %s left a child process\n", test->name);
-        end = CHECK_END_FAILED;
+    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD) {
+        check_fail_at_end(test->name, "left a child process");
     }
-    return end;
 }
 
 static inline int check_main(const struct check_test *tests, unsigned n_tests)
@@ -165,12 +177,13 @@ static inline int check_main(const struct check_test *tests, unsigned n_tests)
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("1..%u\n", n_tests);
     for (unsigned i = 0; i < n_tests; i++) {
-        enum check_end end = check_run_one(&tests[i]);
+        bool is_skipped;
 
-        printf("%s %u - %s%s%s\n", end == CHECK_END_FAILED ? "not ok" : "ok", i + 1, tests[i].name,
-               end == CHECK_END_SKIPPED ? " # SKIP " : "",
-               end == CHECK_END_SKIPPED ? check_skip_reason : "");
-        has_failed |= end == CHECK_END_FAILED;
+        check_run_one(&tests[i]);
+        is_skipped = check_end == CHECK_END_SKIPPED;
+        printf("%s %u - %s%s%s\n", check_end == CHECK_END_FAILED ? "not ok" : "ok", i + 1,
+               tests[i].name, is_skipped ? " # SKIP " : "", is_skipped ? check_skip_reason : "");
+        has_failed |= check_end == CHECK_END_FAILED;
     }
     return has_failed;
 }
