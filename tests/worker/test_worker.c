@@ -524,6 +524,29 @@ static void test_bad_entries(void)
     }
 }
 
+/* Parameters that no front end packs: a record of nothing, and one larger than a segment may be. */
+static void test_bad_parameters(void)
+{
+    static const uint32_t blocks[] = {0, LIMIT_RECORD + 1, UINT32_MAX};
+    uint8_t params[LIMIT_PARAM_BYTES];
+    struct work_result result;
+    struct failure failure;
+    uint32_t op;
+
+    front_start_ready(&front, REAL, 0);
+    front_add_segment(&front, 0, SEGMENT_SIZE);
+    op = front_op(&front, "sha256");
+    CHECK_STR(front.ops[op].params[0].name, "block");
+    CHECK_EQ(manifest_pack(&front.ops[op], NULL, 0, params, &failure), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++) {
+        memcpy(params + front.ops[op].params[0].offset, &blocks[i], sizeof(blocks[i]));
+        front_set_job(&front, 0, op, params, sizeof(params));
+        result = front_run(&front, PRIORITY_NORMAL,
+                           (struct work_entry){.n_records = 1, .ref = {0, 65536}});
+        CHECK_EQ(result.status, STATUS_RANGE);
+    }
+}
+
 /* The last bytes of a segment are as good as the first, and a short tail needs only its own. */
 static void test_entries_that_just_fit(void)
 {
@@ -762,9 +785,10 @@ CHECK_MAIN(CHECK_TEST(test_command_line), CHECK_TEST(test_greeting),
            CHECK_TEST(test_reduce), CHECK_TEST(test_reduce_of_nothing),
            CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
            CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
-           CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
-           CHECK_TEST(test_a_dropped_segment_is_gone), CHECK_TEST(test_end_of_file_ends_it),
-           CHECK_TEST(test_end_of_file_before_queues_ends_it), CHECK_TEST(test_stop),
-           CHECK_TEST(test_signals_do_not_end_it), CHECK_TEST(test_a_killed_front_end_ends_it),
-           CHECK_TEST(test_wrong_control_messages), CHECK_TEST(test_wrong_queues),
-           CHECK_TEST(test_wrong_segments), CHECK_TEST(test_broken_queues))
+           CHECK_TEST(test_bad_entries), CHECK_TEST(test_bad_parameters),
+           CHECK_TEST(test_entries_that_just_fit), CHECK_TEST(test_a_dropped_segment_is_gone),
+           CHECK_TEST(test_end_of_file_ends_it), CHECK_TEST(test_end_of_file_before_queues_ends_it),
+           CHECK_TEST(test_stop), CHECK_TEST(test_signals_do_not_end_it),
+           CHECK_TEST(test_a_killed_front_end_ends_it), CHECK_TEST(test_wrong_control_messages),
+           CHECK_TEST(test_wrong_queues), CHECK_TEST(test_wrong_segments),
+           CHECK_TEST(test_broken_queues))
