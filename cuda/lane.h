@@ -14,27 +14,11 @@ typedef uint32_t lane_u32;
 typedef uint32_t lane_u32 __attribute__((vector_size(4 * GP_LANES)));
 #endif
 
-#if !defined(__CUDACC__) && defined(__AVX512F__)
-
-#include <immintrin.h>
-
-/* gcc 12 finds neither the rotation nor the three-way logic by itself: half the speed. */
-#define lane_ror(x, n) ((lane_u32)_mm512_ror_epi32((__m512i)(x), n))
-
-#define LANE_LOGIC(a, b, c, table)                                                                 \
-    ((lane_u32)_mm512_ternarylogic_epi32((__m512i)(a), (__m512i)(b), (__m512i)(c), table))
-#define lane_xor(a, b, c)      LANE_LOGIC(a, b, c, 0x96)
-#define lane_choose(a, b, c)   LANE_LOGIC(a, b, c, 0xca)
-#define lane_majority(a, b, c) LANE_LOGIC(a, b, c, 0xe8)
-
-#else
-
-#define lane_ror(x, n)         (((x) >> (n)) | ((x) << (32 - (n))))
-#define lane_xor(a, b, c)      ((a) ^ (b) ^ (c))
-#define lane_choose(a, b, c)   ((c) ^ ((a) & ((b) ^ (c))))         /* a ? b : c, bit by bit */
-#define lane_majority(a, b, c) (((a) & (b)) | ((c) & ((a) | (b)))) /* of three bits */
-
-#endif
+/* gcc 12 makes one AVX-512 instruction of a rotation, and of any logic of three operands. */
+GP_INLINE lane_u32 lane_ror(lane_u32 x, uint32_t n)
+{
+    return x >> n | x << (32 - n);
+}
 
 GP_INLINE lane_u32 lane_swap_bytes(lane_u32 x)
 {

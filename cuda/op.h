@@ -4,8 +4,9 @@
  * How to add an op.  Write cuda/ops/NAME.cu in the C that nvcc takes as well (cast every void
  * pointer, no VLAs, no compound literals in device code): a `struct NAME_params`, one of the three
  * bodies below, and, under GP_HOST, a `static const struct manifest_op NAME_manifest` and GP_CODE.
- * Add its name to cuda/ops/ops.list, and tests/ops/test_NAME.c against a reference that shares no
- * code with it.  From the one file come the loop of the CPU backend and the kernels of the GPU.
+ * Add a line to cuda/ops/ops.list, and tests/ops/test_NAME.c, with a row in the meson.build beside
+ * it, against a reference that shares no code with the op.  From the one file come the loop of the
+ * CPU backend and the kernels of the GPU.
  *
  *   GP_MAP(NAME, n_steps) { .. }    One step of a loop; sees params, chunk and the step's number i.
  *                                   n_steps is an expression of params and chunk, often
@@ -51,7 +52,7 @@
 /* For the functions and tables of an op that its body uses. */
 #ifdef __CUDACC__
 #define GP_INLINE static __device__ __forceinline__
-#define GP_CONST  static __device__ const
+#define GP_CONST  static __constant__ const
 #else
 #define GP_INLINE static inline __attribute__((always_inline))
 #define GP_CONST  static const
@@ -64,7 +65,7 @@
 #define GP_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Array number k of the chunk. */
+/* Array number k of the chunk, aligned for its dtype and no more. */
 #define GP_IN(k, type)  ((const type *)chunk->in[k])
 #define GP_OUT(k, type) ((type *)chunk->out[k])
 

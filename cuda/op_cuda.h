@@ -51,12 +51,14 @@
             const struct op_chunk *chunk = &table[c];                                              \
             struct name##_partial *out = GP_OUT(0, struct name##_partial);                         \
             const size_t n_records = chunk->n_records;                                             \
-            for (size_t k = blockIdx.x; (leaf)*k < n_records; k += gridDim.x) {                    \
-                const size_t left = n_records - (leaf)*k, n = left < (leaf) ? left : (leaf);       \
+            const size_t leaf_size = (leaf);                                                       \
+            for (size_t k = blockIdx.x; k * leaf_size < n_records; k += gridDim.x) {               \
+                const size_t first = k * leaf_size, left = n_records - first;                      \
+                const size_t n = left < leaf_size ? left : leaf_size;                              \
                 struct name##_lane lane;                                                           \
                 memset(&lane, 0, sizeof(lane));                                                    \
                 for (size_t i = threadIdx.x; i < n; i += (n_lanes)) {                              \
-                    name##_step(params, &lane, chunk, (leaf)*k + i);                               \
+                    name##_step(params, &lane, chunk, first + i);                                  \
                 }                                                                                  \
                 partials[threadIdx.x] = name##_close(&lane);                                       \
                 for (uint32_t half = (n_lanes) / 2; half > 0; half /= 2) {                         \

@@ -23,6 +23,7 @@
 #include "proto/methods.h"
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,7 @@ struct guard {
     uint32_t depth;
     uint32_t left[LIMIT_DEPTH];  /* values still missing on each open level */
     uint32_t index[LIMIT_DEPTH]; /* values already finished on each open level */
+    bool is_map[LIMIT_DEPTH];    /* else the level is an array */
 
     /* Known once walked past; what the server needs to answer an error in step. */
     int type; /* 0 request, 1 response, 2 notification; -1 = not yet */
@@ -51,7 +53,7 @@ struct guard {
     enum method method; /* METHOD_COUNT = not yet, or unknown */
 
     /* Valid after GUARD_PAYLOAD and GUARD_STRAY. */
-    uint32_t payload_index; /* 0, 1, ... within this message */
+    uint32_t payload_index; /* 0, 1, ... within this message, strays included */
     uint32_t header_size;   /* bytes of the payload's header */
     uint64_t payload_size;  /* bytes of the payload itself */
 };

@@ -192,6 +192,7 @@ struct msg_device {
     X(uptime_ns, "time since start")                                                               \
     X(sessions, "connections now")                                                                 \
     X(sessions_total, "connections accepted")                                                      \
+    X(sessions_refused, "connections refused: too many are open")                                  \
     X(jobs, "open jobs now")                                                                       \
     X(jobs_total, "jobs opened")                                                                   \
     X(runs_total, "run requests accepted")                                                         \

@@ -3,8 +3,10 @@
  *
  * Shared by the daemon's sessions and the client library.  It owns the head buffer and the guard.
  * Payload bytes that came along with a head are copied once; all further ones are received by
- * recvmsg() straight into the sink, with the head buffer behind it, so that one call ends a payload
- * and starts the next message.
+ * recvmsg() straight into the sink, with a buffer behind it, so that one call ends a payload and
+ * starts the next message.
+ *
+ * No callback may destroy the reader or call reader_read() or reader_resume().
  *
  * Any descriptor that arrives on the server's side ends the connection (see channel.h).
  *
@@ -27,11 +29,17 @@ struct reader_sink {
 struct reader_callbacks {
     /*
      * A payload's header has arrived.  prefix is the message up to there, completed with nils: it
-     * decodes.  Returns 0 with a sink of exactly guard->payload_size bytes, -EAGAIN (no room yet:
-     * reading stops until reader_resume()), or another negative value (its bytes are drained).
+     * decodes.  Returns 0 with a sink of exactly guard->payload_size bytes (it comes without
+     * pieces: right for an empty payload), -EAGAIN (no room yet: reading stops, also for the end of
+     * file, until reader_resume()), or another negative value (its bytes are drained).
      */
     int (*on_payload)(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
                       struct reader_sink *ret_sink);
+    /*
+     * A payload's header has arrived where none belongs (GUARD_SERVER only).  Its bytes are drained
+     * and it stands as nil in the message, which is to be answered with INVALID_PARAM.
+     */
+    void (*on_stray)(void *owner, const struct guard *guard);
     /* A message is complete; each payload in it stands as nil.  A negative return ends reading. */
     int (*on_message)(void *owner, const struct guard *guard, const uint8_t *head, size_t size);
     /* The stream is out of step: answer if guard->has_msgid, then close. */
@@ -61,7 +69,10 @@ int reader_read(struct reader *reader, int fd, size_t budget);
  */
 int reader_resume(struct reader *reader);
 
-/* The payload under way is no longer wanted: drain the rest of it. */
+/*
+ * The payload under way is no longer wanted: drain the rest of it.  May be called from a callback,
+ * and for a payload that on_payload had no room for (reader_resume() then goes on).
+ */
 void reader_drain_payload(struct reader *reader);
 
 /* Is a message under way (some of its bytes are here and others are not)? */

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/param.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +46,9 @@ static inline int steal_fd(int *fd)
         taken_;                                                                                    \
     })
 
+/* The C library's evaluate an argument twice. */
+#undef MIN
+#undef MAX
 #define MIN(a, b)                                                                                  \
     ({                                                                                             \
         __typeof__(a) a_ = (a);                                                                    \

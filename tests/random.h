@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "tests/check.h"
+
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,4 +63,22 @@ static inline void random_floats(float *floats, size_t n)
     for (size_t i = 0; i < n; i++) {
         floats[i] = (float)(int32_t)random_u64() / (float)(1u << random_below(31));
     }
+}
+
+/* Random bytes and floats of their own, freed at the test's end. */
+static inline void *random_new(size_t size)
+{
+    void *bytes = malloc(size + 1);
+
+    check_at_end(free, bytes);
+    random_bytes(bytes, size);
+    return bytes;
+}
+
+static inline float *random_new_floats(size_t n)
+{
+    float *floats = random_new(n * sizeof(float));
+
+    random_floats(floats, n);
+    return floats;
 }

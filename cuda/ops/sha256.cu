@@ -69,6 +69,16 @@ GP_INLINE const uint8_t *sha256_block(const struct sha256_message *message, uint
     return message->end + (b == message->n_whole + 1 ? 64 : 0);
 }
 
+GP_INLINE lane_u32 sha256_big(lane_u32 x, uint32_t r0, uint32_t r1, uint32_t r2)
+{
+    return lane_ror(x, r0) ^ lane_ror(x, r1) ^ lane_ror(x, r2);
+}
+
+GP_INLINE lane_u32 sha256_small(lane_u32 x, uint32_t r0, uint32_t r1, uint32_t shift)
+{
+    return lane_ror(x, r0) ^ lane_ror(x, r1) ^ (x >> shift);
+}
+
 GP_INLINE void sha256_compress(lane_u32 state[8], const uint8_t *const at[GP_LANES])
 {
     lane_u32 a = state[0], b = state[1], c = state[2], d = state[3];
@@ -82,15 +92,13 @@ GP_INLINE void sha256_compress(lane_u32 state[8], const uint8_t *const at[GP_LAN
             if (first == 0) {
                 w[t] = lane_swap_bytes(w[t]);
             } else {
-                const lane_u32 w2 = w[(t + 14) % 16], w15 = w[(t + 1) % 16];
-
-                w[t] += w[(t + 9) % 16] + lane_xor(lane_ror(w2, 17), lane_ror(w2, 19), w2 >> 10) +
-                        lane_xor(lane_ror(w15, 7), lane_ror(w15, 18), w15 >> 3);
+                w[t] += sha256_small(w[(t + 1) % 16], 7, 18, 3) + w[(t + 9) % 16] +
+                        sha256_small(w[(t + 14) % 16], 17, 19, 10);
             }
-            const lane_u32 t1 = h + lane_xor(lane_ror(e, 6), lane_ror(e, 11), lane_ror(e, 25)) +
-                                lane_choose(e, f, g) + sha256_k[first + t] + w[t];
-            const lane_u32 t2 =
-                lane_xor(lane_ror(a, 2), lane_ror(a, 13), lane_ror(a, 22)) + lane_majority(a, b, c);
+            const lane_u32 choice = g ^ (e & (f ^ g)), majority = (a & b) | (c & (a | b));
+            const lane_u32 t1 = h + sha256_big(e, 6, 11, 25) + choice + sha256_k[first + t] + w[t];
+            const lane_u32 t2 = sha256_big(a, 2, 13, 22) + majority;
+
             h = g;
             g = f;
             f = e;

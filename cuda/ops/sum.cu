@@ -69,7 +69,7 @@ GP_INLINE void sum_write(const struct sum_params *params, const struct sum_parti
                          void *const *out)
 {
     (void)params;
-    *(double *)out[0] = fold->hi + fold->lo;
+    *(double *)out[0] = fold->hi;
 }
 
 GP_REDUCE(sum, SUM_LEAF, SUM_LANES)

@@ -1,0 +1,137 @@
+/*
+ * Handlers: the table, and the methods that only tell.
+ */
+#include "daemon/handlers.h"
+
+#include "daemon/answer.h"
+#include "daemon/server.h"
+#include "proto/codec.h"
+#include "proto/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int handle_hello(struct session *session, const struct rpc_message *message,
+                        struct failure *ret_failure)
+{
+    const struct server *server = session_server(session);
+    struct answer answer;
+    struct msg_hello hello;
+    struct msg_hello_result result = {
+        .version = GPUPIPE_VERSION,
+        .api_level = API_LEVEL,
+        .api_compatible = API_COMPATIBLE,
+        .epoch = server->epoch,
+        .rights = "user",
+    };
+    int r = codec_unpack_hello(&message->params, &hello, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    if (hello.api != 0 && hello.api < API_COMPATIBLE) {
+        return fail(ret_failure, STATUS_VERSION, "api",
+                    "the client speaks api level %u; this daemon serves %d to %d", hello.api,
+                    API_COMPATIBLE, API_LEVEL);
+    }
+    session_set_structured(session, hello.wants_structured);
+    snprintf(result.backend, sizeof(result.backend), "%s", server->backend);
+    codec_pack_hello_result(answer_begin(&answer), message->msgid, &result);
+    return answer_send(&answer, session);
+}
+
+static int handle_ping(struct session *session, const struct rpc_message *message,
+                       struct failure *ret_failure)
+{
+    struct answer answer;
+
+    (void)ret_failure;
+    codec_pack_nil_result(answer_begin(&answer), message->msgid);
+    return answer_send(&answer, session);
+}
+
+static int handle_op_list(struct session *session, const struct rpc_message *message,
+                          struct failure *ret_failure)
+{
+    struct server *server = session_server(session);
+    const struct manifest_op *ops[WORKER_OPS_MAX];
+    uint32_t n_ops = 0;
+    struct answer answer;
+    struct msg_op_list list;
+    int r = codec_unpack_op_list(&message->params, &list, ret_failure);
+
+    if (r == 0 && list.name[0] != '\0') {
+        uint32_t index;
+
+        r = server_find_op(server, list.name, &index, ret_failure);
+        if (r == 0) {
+            ops[n_ops++] = worker_link_op(server->link, index);
+        }
+    } else {
+        for (; r == 0 && n_ops < worker_link_n_ops(server->link); n_ops++) {
+            ops[n_ops] = worker_link_op(server->link, n_ops);
+        }
+    }
+    if (r < 0) {
+        return r;
+    }
+    codec_pack_op_list_result(answer_begin(&answer), message->msgid, ops, n_ops, server->backend);
+    return answer_send(&answer, session);
+}
+
+static int handle_stats(struct session *session, const struct rpc_message *message,
+                        struct failure *ret_failure)
+{
+    struct answer answer;
+    struct msg_stats stats;
+
+    (void)ret_failure;
+    server_stats(session_server(session), &stats);
+    codec_pack_stats(answer_begin(&answer), message->msgid, &stats);
+    return answer_send(&answer, session);
+}
+
+static int handle_device_list(struct session *session, const struct rpc_message *message,
+                              struct failure *ret_failure)
+{
+    const struct server *server = session_server(session);
+    const struct worker_caps *caps = worker_link_caps(server->link);
+    struct answer answer;
+    struct msg_device device = {.numa = caps->numa, .memory = caps->memory};
+
+    (void)ret_failure;
+    snprintf(device.device, sizeof(device.device), "%s", caps->device);
+    snprintf(device.name, sizeof(device.name), "%s", caps->name);
+    snprintf(device.uuid, sizeof(device.uuid), "%s", caps->uuid);
+    snprintf(device.state, sizeof(device.state), "%s", server->device_state);
+    snprintf(device.backend, sizeof(device.backend), "%s", server->backend);
+    snprintf(device.reason, sizeof(device.reason), "%s",
+             server->device_reason[0] != '\0' ? server->device_reason : server->reason);
+    codec_pack_device_list_result(answer_begin(&answer), message->msgid, &device, 1);
+    return answer_send(&answer, session);
+}
+
+static const struct handler handlers[METHOD_COUNT] = {
+    [METHOD_HELLO] = {.handle = handle_hello},
+    [METHOD_PING] = {.handle = handle_ping},
+    [METHOD_OP_LIST] = {.handle = handle_op_list},
+    [METHOD_RUN] = {.is_new_work = true,
+                    .begin = handle_run_begin,
+                    .sink = handle_push_sink,
+                    .handle = handle_run},
+    [METHOD_JOB_OPEN] = {.is_new_work = true, .handle = handle_job_open},
+    [METHOD_JOB_PUSH] = {.is_new_work = true,
+                         .begin = handle_job_push_begin,
+                         .sink = handle_push_sink,
+                         .handle = handle_job_push},
+    [METHOD_JOB_CLOSE] = {.handle = handle_job_close},
+    [METHOD_JOB_CANCEL] = {.handle = handle_job_cancel},
+    [METHOD_JOB_LIST] = {.handle = handle_job_list},
+    [METHOD_STATS] = {.handle = handle_stats},
+    [METHOD_DEVICE_LIST] = {.handle = handle_device_list},
+};
+
+const struct handler *handler_for(enum method method)
+{
+    return &handlers[method];
+}

@@ -1,0 +1,48 @@
+/*
+ * Handlers: the methods, as a table of functions with their preconditions.
+ *
+ * A method without payload has `handle`: it reads the whole message and queues its answer.  A
+ * method with payload has `begin`, called at its first payload's header with the message up to
+ * there, `sink`, called for each payload, and `handle`, called when all is here.
+ *
+ * All return 0 or a negative status with *ret_failure, with which the request is then answered;
+ * `begin` may also return JOB_NO_ROOM: it is called again when the pool has more.
+ *
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/session.h"
+
+struct handler {
+    bool is_new_work; /* refused with BUSY after SIGTERM */
+    int (*begin)(struct session *session, const struct rpc_message *message,
+                 struct failure *ret_failure);
+    int (*sink)(struct session *session, uint32_t index, uint64_t size,
+                struct reader_sink *ret_sink, struct failure *ret_failure);
+    int (*handle)(struct session *session, const struct rpc_message *message,
+                  struct failure *ret_failure);
+};
+
+/* method < METHOD_COUNT */
+const struct handler *handler_for(enum method method);
+
+/* handlers_job.c */
+int handle_run_begin(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure);
+int handle_run(struct session *session, const struct rpc_message *message,
+               struct failure *ret_failure);
+int handle_job_open(struct session *session, const struct rpc_message *message,
+                    struct failure *ret_failure);
+int handle_job_push_begin(struct session *session, const struct rpc_message *message,
+                          struct failure *ret_failure);
+int handle_job_push(struct session *session, const struct rpc_message *message,
+                    struct failure *ret_failure);
+int handle_push_sink(struct session *session, uint32_t index, uint64_t size,
+                     struct reader_sink *ret_sink, struct failure *ret_failure);
+int handle_job_close(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure);
+int handle_job_cancel(struct session *session, const struct rpc_message *message,
+                      struct failure *ret_failure);
+int handle_job_list(struct session *session, const struct rpc_message *message,
+                    struct failure *ret_failure);

@@ -1,0 +1,472 @@
+/*
+ * Handlers of work: run, job.open, job.push, job.close, job.cancel, job.list.
+ *
+ * A run is a job that no client can name: CLOSED from the start, with one push.
+ */
+#include "daemon/answer.h"
+#include "daemon/handlers.h"
+#include "daemon/server.h"
+#include "proto/codec.h"
+#include "proto/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- payloads ------------------------------------------------------------------------------- */
+
+/* "x, y": the inputs an op takes, for messages. */
+static const char *input_names(const struct manifest_op *op, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < op->n_in && used < size; i++) {
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", op->in[i].name);
+    }
+    return text;
+}
+
+static int check_n_data(const struct manifest_op *op, uint32_t n_data, struct failure *ret_failure)
+{
+    char names[LIMIT_IN * MANIFEST_NAME_SIZE];
+
+    if (n_data == op->n_in) {
+        return 0;
+    }
+    return fail(ret_failure, STATUS_INVALID_PARAM, "data", "op %s takes %u inputs (%s), not %u",
+                op->name, op->n_in, input_names(op, names, sizeof(names)), n_data);
+}
+
+/*
+ * How many records is input `array` of `size` bytes?  A short last one counts as one where the
+ * job's tail option takes it, and is *ret_tail bytes long.
+ */
+static int count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
+                         uint32_t *ret_tail, struct failure *ret_failure)
+{
+    uint32_t record_size = job->shape.record_size[array];
+    uint32_t rest = (uint32_t)(size % record_size);
+
+    if (rest != 0 && job->tail == TAIL_ERROR) {
+        return fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
+                    "input %s: %llu bytes are no multiple of its record of %u bytes%s",
+                    job->op->in[array].name, (unsigned long long)size, record_size,
+                    job->op->tails != 0 ? "; option tail can take the short record" : "");
+    }
+    *ret_n = div_round_up(size, record_size);
+    *ret_tail = rest;
+    return 0;
+}
+
+/* Every input but the first must have the records, and the tail, of the first. */
+static int check_same_records(const struct job *job, const struct incoming *incoming,
+                              uint32_t array, uint64_t size, struct failure *ret_failure)
+{
+    uint64_t n;
+    uint32_t tail;
+    int r = count_records(job, array, size, &n, &tail, ret_failure);
+
+    if (r == 0 && n != incoming->n_records) {
+        r = fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
+                 "input %s has %llu records and input %s has %llu", job->op->in[array].name,
+                 (unsigned long long)n, job->op->in[0].name,
+                 (unsigned long long)incoming->n_records);
+    }
+    return r;
+}
+
+int handle_push_sink(struct session *session, uint32_t index, uint64_t size,
+                     struct reader_sink *ret_sink, struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    int r = index == 0 ? 0 : check_same_records(incoming->job, incoming, index, size, ret_failure);
+
+    if (r == 0) {
+        push_sink(incoming->push, &incoming->job->shape, index, size, ret_sink);
+    }
+    return r;
+}
+
+/* All payloads are here: the push is the daemon's. */
+static int accept_push(struct session *session, uint32_t n_data, struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct job *job = incoming->job;
+    struct push *push = incoming->push;
+
+    if (incoming->n_payloads != n_data) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "data",
+                    "an input is neither bytes nor a string");
+    }
+    push->tail_size = 0;
+    if (job->tail == TAIL_SHORT) {
+        push->tail_size = (uint32_t)(incoming->first_size % job->shape.record_size[0]);
+    } else if (job->tail == TAIL_ZERO && incoming->n_records > 0) {
+        push_pad(push, &job->shape, incoming->first_size);
+    }
+    push->n_records = incoming->n_records;
+    incoming->job = NULL;
+    incoming->push = NULL;
+    job_accept(job, push, now_ns());
+    return 0;
+}
+
+/* ---- run ------------------------------------------------------------------------------------ */
+
+static int begin_run(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct msg_run run;
+    uint32_t tail;
+    int r = codec_unpack_run(&message->params, &run, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    struct job_request request = {session, &run.op, &run.options, now_ns()};
+    r = job_create(&request, &incoming->job, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    incoming->job->msgid = message->msgid;
+    r = check_n_data(incoming->job->op, run.n_data, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    return count_records(incoming->job, 0, incoming->first_size, &incoming->n_records, &tail,
+                         ret_failure);
+}
+
+int handle_run_begin(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    int r = 0;
+
+    if (incoming->job == NULL) { /* else it waited for room */
+        r = begin_run(session, message, ret_failure);
+    }
+    if (r == 0) {
+        r = job_lease_run(incoming->job, incoming->n_records, ret_failure);
+    }
+    if (r == 0) {
+        incoming->push = job_free_push(incoming->job);
+        incoming->push->state = PUSH_FILLING;
+    }
+    return r;
+}
+
+int handle_run(struct session *session, const struct rpc_message *message,
+               struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct server *server = session_server(session);
+    struct msg_run run;
+    int r = codec_unpack_run(&message->params, &run, ret_failure);
+
+    if (r == 0 && !incoming->is_begun) { /* no payload came: say what is missing */
+        r = begin_run(session, message, ret_failure);
+        if (r == 0) {
+            r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
+                     "an input is neither bytes nor a string");
+        }
+    }
+    if (r < 0) {
+        return r;
+    }
+    struct job *job = incoming->job;
+    r = accept_push(session, run.n_data, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    server->stats.runs_total++;
+    job_close(job);
+    job_settle(job);
+    return 0;
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+static void describe_job(const struct job *job, struct msg_job_opened *ret_opened)
+{
+    *ret_opened = (struct msg_job_opened){
+        .job = job->id,
+        .credit = job->window,
+        .max_push = job_max_push(job),
+        .push_multiple = MAX(job->shape.leaf, 1u),
+        .n_in = job->op->n_in,
+        .n_out = job->op->n_out,
+    };
+    memcpy(ret_opened->in_size, job->shape.record_size, sizeof(ret_opened->in_size));
+    memcpy(ret_opened->out_size, job->out_size, sizeof(ret_opened->out_size));
+}
+
+static int check_job_count(struct session *session, struct failure *ret_failure)
+{
+    uint32_t n = 0;
+
+    for (struct job *job = session_server(session)->jobs; job != NULL; job = job->next) {
+        n += job->session == session && job->id != 0;
+    }
+    if (n < LIMIT_JOBS) {
+        return 0;
+    }
+    return fail(ret_failure, STATUS_QUOTA, "job", "%u jobs are open on this connection, at most %d",
+                n, LIMIT_JOBS);
+}
+
+int handle_job_open(struct session *session, const struct rpc_message *message,
+                    struct failure *ret_failure)
+{
+    struct server *server = session_server(session);
+    struct answer answer;
+    struct msg_job_open open;
+    struct msg_job_opened opened;
+    struct job *job;
+    int r = codec_unpack_job_open(&message->params, &open, ret_failure);
+
+    if (r == 0) {
+        r = check_job_count(session, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    struct job_request request = {session, &open.op, &open.options, now_ns()};
+    r = job_create(&request, &job, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    r = job_lease_window(job, &open.options, ret_failure);
+    if (r < 0) {
+        job_destroy(job);
+        return r;
+    }
+    job->id = ++server->last_job_id;
+    server->stats.jobs_total++;
+    describe_job(job, &opened);
+    codec_pack_job_opened(answer_begin(&answer), message->msgid, &opened);
+    return answer_send(&answer, session);
+}
+
+/* A job of this connection's that has not ended. */
+static int find_job(struct session *session, uint64_t id, struct job **ret_job,
+                    struct failure *ret_failure)
+{
+    struct job *job = server_find_job(session_server(session), id);
+
+    if (job != NULL && job->session != NULL && job->session != session) {
+        return fail(ret_failure, STATUS_NOT_YOURS, "job", "job %llu is another connection's",
+                    (unsigned long long)id);
+    }
+    if (job == NULL || job->session == NULL || job->state >= JOB_DONE) {
+        return fail(ret_failure, STATUS_NOT_FOUND, "job", "there is no job %llu, or it has ended",
+                    (unsigned long long)id);
+    }
+    *ret_job = job;
+    return 0;
+}
+
+/* Does this connection's user own the job, or the machine? */
+static bool may_manage(const struct session *session, const struct job *job)
+{
+    uid_t uid = session_uid(session);
+
+    return job->session == session || uid == 0 ||
+           (job->session != NULL && session_uid(job->session) == uid);
+}
+
+static int check_push(const struct job *job, const struct msg_job_push *push,
+                      struct failure *ret_failure)
+{
+    if (push->seq != job->n_pushed) {
+        return fail(ret_failure, STATUS_SEQ, "seq", "seq is %llu; the next push is %llu",
+                    (unsigned long long)push->seq, (unsigned long long)job->n_pushed);
+    }
+    if (job->state == JOB_CLOSED) {
+        return fail(ret_failure, STATUS_SEQ, "seq", "the job's input was closed");
+    }
+    if (job->has_short_push) {
+        return fail(ret_failure, STATUS_SEQ, "seq", "a short record ended the input before");
+    }
+    if (job->has_odd_push) {
+        return fail(ret_failure, STATUS_RANGE, "n",
+                    "the push before had no multiple of %u records, which ended the input",
+                    job->shape.leaf);
+    }
+    return check_n_data(job->op, push->n_data, ret_failure);
+}
+
+static int check_push_size(const struct job *job, const struct msg_job_push *push,
+                           uint64_t n_records, struct failure *ret_failure)
+{
+    if (push->has_n && push->n != n_records) {
+        return fail(ret_failure, STATUS_RANGE, "n", "n is %llu; the payload has %llu records",
+                    (unsigned long long)push->n, (unsigned long long)n_records);
+    }
+    if (n_records > job->max_records) {
+        return fail(ret_failure, STATUS_TOO_BIG, "data",
+                    "%llu records in one push; max_push, %llu bytes an array, allows %u",
+                    (unsigned long long)n_records, (unsigned long long)job_max_push(job),
+                    job->max_records);
+    }
+    return 0;
+}
+
+int handle_job_push_begin(struct session *session, const struct rpc_message *message,
+                          struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct msg_job_push push;
+    struct job *job;
+    uint32_t tail;
+    int r = codec_unpack_job_push(&message->params, &push, ret_failure);
+
+    if (r == 0) {
+        r = find_job(session, push.job, &job, ret_failure);
+    }
+    if (r == 0) {
+        r = check_push(job, &push, ret_failure);
+    }
+    if (r == 0) {
+        r = count_records(job, 0, incoming->first_size, &incoming->n_records, &tail, ret_failure);
+    }
+    if (r == 0) {
+        r = check_push_size(job, &push, incoming->n_records, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    struct push *room = job_free_push(job);
+    if (room == NULL) {
+        return fail(ret_failure, STATUS_NO_CREDIT, "seq",
+                    "%u pushes are unanswered, all the window holds; wait for a job.result",
+                    job->window);
+    }
+    room->state = PUSH_FILLING;
+    room->n_records = incoming->n_records;
+    incoming->job = job;
+    incoming->push = room;
+    return 0;
+}
+
+int handle_job_push(struct session *session, const struct rpc_message *message,
+                    struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct job *job = incoming->job;
+    struct answer answer;
+    struct msg_job_push push;
+    int r = codec_unpack_job_push(&message->params, &push, ret_failure);
+
+    if (r == 0 && !incoming->is_begun) { /* no payload came: say what is missing */
+        r = find_job(session, push.job, &job, ret_failure);
+        if (r == 0) {
+            r = check_push(job, &push, ret_failure);
+        }
+        if (r == 0) {
+            r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
+                     "an input is neither bytes nor a string");
+        }
+    }
+    if (r == 0 && job->state >= JOB_DONE) {
+        r = fail(ret_failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
+    }
+    if (r == 0) {
+        uint64_t n_records = incoming->n_records;
+        bool is_short = incoming->first_size % job->shape.record_size[0] != 0;
+
+        r = accept_push(session, push.n_data, ret_failure);
+        if (r == 0) {
+            job->has_short_push = is_short;
+            job->has_odd_push = job->shape.leaf != 0 && n_records % job->shape.leaf != 0;
+        }
+    }
+    if (r < 0) {
+        return r;
+    }
+    codec_pack_empty_result(answer_begin(&answer), message->msgid);
+    answer_send(&answer, session);
+    job_settle(job);
+    return 0;
+}
+
+int handle_job_close(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure)
+{
+    struct answer answer;
+    struct msg_job msg;
+    struct job *job;
+    int r = codec_unpack_job(&message->params, &msg, ret_failure);
+
+    if (r == 0) {
+        r = find_job(session, msg.job, &job, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    struct msg_job_closed closed = {.pushed = job->n_pushed};
+    codec_pack_job_closed(answer_begin(&answer), message->msgid, &closed);
+    answer_send(&answer, session);
+    if (job->state == JOB_OPEN) {
+        job_close(job);
+        job_settle(job);
+    }
+    return 0;
+}
+
+int handle_job_cancel(struct session *session, const struct rpc_message *message,
+                      struct failure *ret_failure)
+{
+    struct answer answer;
+    struct msg_job msg;
+    int r = codec_unpack_job(&message->params, &msg, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    /* Unlike the other methods for any connection of the user's: how else to stop a lost program?
+     */
+    struct job *job = server_find_job(session_server(session), msg.job);
+    if (job == NULL || !may_manage(session, job)) {
+        return find_job(session, msg.job, &job, ret_failure);
+    }
+    job_cancel(job);
+    struct msg_job_state state = {.state = job->state};
+    codec_pack_job_state(answer_begin(&answer), message->msgid, &state);
+    answer_send(&answer, session);
+    job_settle(job);
+    return 0;
+}
+
+int handle_job_list(struct session *session, const struct rpc_message *message,
+                    struct failure *ret_failure)
+{
+    static struct msg_job_entry entries[LIMIT_JOB_SLOTS]; /* one thread: no need for the stack */
+    uint32_t n = 0;
+    struct answer answer;
+    struct msg_job_list list;
+    int r = codec_unpack_job_list(&message->params, &list, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    for (struct job *job = session_server(session)->jobs; job != NULL; job = job->next) {
+        bool is_shown = list.is_all ? may_manage(session, job) : job->session == session;
+
+        if (job->id == 0 || !is_shown) {
+            continue;
+        }
+        entries[n] = (struct msg_job_entry){
+            .job = job->id,
+            .state = job->state,
+            .priority = job->flow.priority,
+            .pushed = job->n_pushed,
+            .done = job->n_done,
+        };
+        snprintf(entries[n++].op, sizeof(entries[0].op), "%s", job->op->name);
+    }
+    codec_pack_job_list_result(answer_begin(&answer), message->msgid, entries, n);
+    return answer_send(&answer, session);
+}

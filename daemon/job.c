@@ -1,0 +1,468 @@
+/*
+ * Job: making, ending and settling.  See job.h for the states.
+ */
+#include "daemon/job.h"
+
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "proto/util.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/*
+ * A new job takes at most half of what the pool has free, so that each leaves room for the next,
+ * and a run at most three quarters of the pool: up to there a buddy allocator that packs blocks of
+ * up to a quarter segment always finds room once the pool is empty, so a waiting run cannot wait
+ * for ever.
+ */
+#define JOB_SHARE(free)      ((free) / 2)
+#define RUN_SHARE(pool_size) ((pool_size) / 4 * 3)
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static void set_state(struct job *job, enum job_state state)
+{
+    assert(state > job->state && job->state < JOB_DONE);
+    job->state = state;
+}
+
+static int make_shape(struct job *job, const uint8_t *params, struct failure *ret_failure)
+{
+    const struct manifest_op *op = job->op;
+    struct push_shape *shape = &job->shape;
+
+    shape->n_in = op->n_in;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        int r = manifest_record_size(op, &op->in[i], params, &shape->record_size[i], ret_failure);
+        if (r < 0) {
+            return r;
+        }
+        shape->largest = MAX(shape->largest, shape->record_size[i]);
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        int r = manifest_record_size(op, &op->out[i], params, &job->out_size[i], ret_failure);
+        if (r < 0) {
+            return r;
+        }
+        if (op->kind == OP_MAP) {
+            shape->record_size[op->n_in + i] = job->out_size[i];
+            shape->largest = MAX(shape->largest, job->out_size[i]);
+        }
+    }
+    shape->n_arrays = op->n_in + op->n_out;
+    if (op->kind == OP_REDUCE) {
+        shape->leaf = op->leaf;
+        shape->record_size[op->n_in] = op->partial_size;
+        shape->n_arrays = op->n_in + 1;
+        if ((uint64_t)op->leaf * shape->largest > LIMIT_PUSH) {
+            return fail(ret_failure, STATUS_TOO_BIG, NULL, "records too large for op %s", op->name);
+        }
+    }
+    return 0;
+}
+
+/* A good chunk: what the device asked for, enough records to fill it, whole leaves. */
+static uint32_t choose_chunk(const struct job *job)
+{
+    uint64_t n = server_chunk_size(job->server) / job->shape.largest;
+
+    n = MAX(n, (uint64_t)job->op->min_parallel);
+    if (job->shape.leaf != 0) {
+        n = div_round_up(n, job->shape.leaf) * job->shape.leaf;
+    }
+    return (uint32_t)MIN(n, (uint64_t)UINT32_MAX / 2);
+}
+
+static int check_options(struct server *server, const struct manifest_op *op,
+                         const struct msg_options *options, struct failure *ret_failure)
+{
+    if (options->tail != TAIL_ERROR && !(op->tails & TAIL_BIT(options->tail))) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "tail", "op %s does not take tail \"%s\"",
+                    op->name, tail_names[options->tail]);
+    }
+    return server_check_device(server, options, ret_failure);
+}
+
+static int job_init(struct job *job, const struct job_request *request, struct failure *ret_failure)
+{
+    struct server *server = job->server;
+    const struct msg_options *options = request->options;
+    uint8_t params[LIMIT_PARAM_BYTES];
+    uint32_t op_index;
+    int r = server_find_op(server, request->op->name, &op_index, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    job->op = worker_link_op(server->link, op_index);
+    r = check_options(server, job->op, options, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    r = manifest_pack(job->op, request->op->values, request->op->n_values, params, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    r = make_shape(job, params, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    if (job_slots_take(server->job_slots, op_index, params, &job->slot) < 0) {
+        return fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
+                    LIMIT_JOB_SLOTS);
+    }
+    job->flow.priority = options->priority;
+    job->tail = options->tail;
+    /* Partials are folded in order, so a reduce op's answers come in order anyway. */
+    job->is_ordered = !options->is_unordered || job->shape.leaf != 0;
+    job->wants_timing = options->wants_timing;
+    job->chunk_records = choose_chunk(job);
+    if (options->deadline_ns != 0) {
+        job->deadline_at_ns = request->now_ns + options->deadline_ns;
+    }
+    return 0;
+}
+
+int job_create(const struct job_request *request, struct job **ret_job, struct failure *ret_failure)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (job == NULL) {
+        return fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory");
+    }
+    job->session = request->session;
+    job->server = session_server(request->session);
+    job->stop_seq = UINT64_MAX;
+    int r = job_init(job, request, ret_failure);
+    if (r < 0) {
+        free(job);
+        return r;
+    }
+    server_add_job(job->server, job);
+    *ret_job = job;
+    return 0;
+}
+
+void job_destroy(struct job *job)
+{
+    struct server *server = job->server;
+
+    assert(job->n_chunks == 0 && job->n_messages == 0);
+    if (job->session != NULL) {
+        session_forget_job(job->session, job);
+    }
+    scheduler_remove(&server->scheduler, &job->flow);
+    for (uint32_t i = 0; i < job->window; i++) {
+        push_release(&job->pushes[i], &job->shape, server->pool);
+    }
+    free(job->pushes);
+    pool_release(server->pool, &job->fold);
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        pool_release(server->pool, &job->out[i]);
+    }
+    job_slots_give(server->job_slots, job->slot);
+    server_remove_job(server, job);
+    free(job);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static int lease_fold(struct job *job)
+{
+    struct pool *pool = job->server->pool;
+
+    if (job->shape.leaf == 0 || job->fold.base != NULL) {
+        return 0;
+    }
+    int r = pool_lease(pool, 2 * MANIFEST_PARTIAL_SIZE, &job->fold);
+    for (uint32_t i = 0; r == 0 && i < job->op->n_out; i++) {
+        r = pool_lease(pool, job->out_size[i], &job->out[i]);
+    }
+    if (r < 0) {
+        pool_release(pool, &job->fold);
+        for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+            pool_release(pool, &job->out[i]);
+        }
+    }
+    return r;
+}
+
+static int make_window(struct job *job, uint32_t window, uint64_t n_records)
+{
+    job->pushes = calloc(window, sizeof(*job->pushes));
+    if (job->pushes == NULL) {
+        return -ENOMEM;
+    }
+    for (job->window = 0; job->window < window; job->window++) {
+        struct push *push = &job->pushes[job->window];
+
+        push->job = job;
+        if (n_records > 0 &&
+            push_lease(push, &job->shape, job->server->pool, n_records, (uint32_t)n_records) < 0) {
+            break;
+        }
+    }
+    if (job->window == window) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < job->window; i++) {
+        push_release(&job->pushes[i], &job->shape, job->server->pool);
+    }
+    free(STEAL(job->pushes));
+    job->window = 0;
+    return -ENOMEM;
+}
+
+/* Records of a push of at most size bytes an array: whole leaves, at least one record or leaf. */
+static uint64_t push_records(const struct job *job, uint64_t size)
+{
+    uint64_t step = MAX(job->shape.leaf, 1u);
+
+    return MAX(size / job->shape.largest / step, UINT64_C(1)) * step;
+}
+
+/* What the pool lends for a window of pushes of this size. */
+static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_t n_records)
+{
+    uint64_t total = 0;
+
+    for (uint32_t array = 0; array < job->shape.n_arrays; array++) {
+        total += pool_rounded(push_array_size(&job->shape, array, n_records));
+    }
+    return window * total;
+}
+
+int job_lease_window(struct job *job, const struct msg_options *options,
+                     struct failure *ret_failure)
+{
+    const struct pool *pool = job->server->pool;
+    uint64_t share = JOB_SHARE(pool_size(pool) - pool_used(pool));
+    uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
+    uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH_DEFAULT;
+
+    if (lease_fold(job) == 0) {
+        for (;;) {
+            uint64_t n_records = push_records(job, size);
+
+            /* The last try may take more than its share: one push of few large records. */
+            if (window_pool_size(job, window, n_records) <= share || window == 1) {
+                if (make_window(job, window, n_records) == 0) {
+                    job->max_records = (uint32_t)n_records;
+                    return 0;
+                }
+            }
+            if (size > LIMIT_PUSH_LEAST && n_records > push_records(job, 1)) {
+                size = MAX(size / 2, (uint64_t)LIMIT_PUSH_LEAST);
+            } else if (window > 1) {
+                window /= 2;
+            } else {
+                break;
+            }
+        }
+    }
+    fail(ret_failure, STATUS_BUSY, NULL,
+         "the pool has no room for a push of this op now; try again later");
+    ret_failure->retry_ms = SERVER_RETRY_MS;
+    return -STATUS_BUSY;
+}
+
+int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failure)
+{
+    uint32_t piece_records;
+    uint64_t size;
+    int r = push_plan(&job->shape, n_records, &piece_records, &size, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    uint64_t share = RUN_SHARE(pool_size(job->server->pool));
+    if (size > share) {
+        return fail(ret_failure, STATUS_TOO_BIG, "data",
+                    "this run needs %llu bytes of the pool and may have %llu; use a job",
+                    (unsigned long long)size, (unsigned long long)share);
+    }
+    if (job->pushes == NULL && make_window(job, 1, 0) < 0) {
+        return JOB_NO_ROOM;
+    }
+    if (lease_fold(job) < 0 ||
+        push_lease(&job->pushes[0], &job->shape, job->server->pool, n_records, piece_records) < 0) {
+        return JOB_NO_ROOM;
+    }
+    return 0;
+}
+
+uint64_t job_max_push(const struct job *job)
+{
+    return (uint64_t)job->max_records * job->shape.largest;
+}
+
+/* ---- pushes --------------------------------------------------------------------------------- */
+
+struct push *job_free_push(struct job *job)
+{
+    for (uint32_t i = 0; i < job->window; i++) {
+        if (job->pushes[i].state == PUSH_FREE) {
+            return &job->pushes[i];
+        }
+    }
+    return NULL;
+}
+
+static struct push *find_push(struct job *job, uint64_t seq)
+{
+    for (uint32_t i = 0; i < job->window; i++) {
+        if (job->pushes[i].state == PUSH_ACCEPTED && job->pushes[i].seq == seq) {
+            return &job->pushes[i];
+        }
+    }
+    return NULL;
+}
+
+void job_accept(struct job *job, struct push *push, uint64_t now_ns)
+{
+    push->state = PUSH_ACCEPTED;
+    push->seq = job->n_pushed++;
+    push->n_released = 0;
+    push->n_chunks = 0;
+    push->n_merged = 0;
+    push->has_failed = false;
+    push->accepted_ns = now_ns;
+    push->start_ns = 0;
+    push->end_ns = 0;
+    job->server->stats.pushes_total++;
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+void job_close(struct job *job)
+{
+    set_state(job, JOB_CLOSED);
+}
+
+static void stop(struct job *job, enum job_state state, uint64_t stop_seq)
+{
+    if (job->state < JOB_DONE) {
+        set_state(job, state);
+        job->stop_seq = stop_seq;
+    }
+}
+
+void job_fail(struct job *job, const struct failure *failure, uint64_t seq)
+{
+    if (job->state < JOB_DONE) {
+        job->failure = *failure;
+        stop(job, JOB_FAILED, seq);
+    }
+    /* A push before the one that failed first has failed as well. */
+    job->stop_seq = MIN(job->stop_seq, seq);
+}
+
+void job_cancel(struct job *job)
+{
+    stop(job, JOB_CANCELLED, job->n_answered);
+}
+
+void job_expire(struct job *job)
+{
+    if (job->state < JOB_DONE) {
+        fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
+             "the deadline passed; %llu of %llu pushes were done", (unsigned long long)job->n_done,
+             (unsigned long long)job->n_pushed);
+        stop(job, JOB_EXPIRED, job->n_answered);
+    }
+}
+
+void job_orphan(struct job *job)
+{
+    job_cancel(job);
+    job->session = NULL;
+    job->stop_seq = 0;
+    job_settle(job);
+}
+
+/*
+ * May this push be answered now, and how?  Behind stop_seq the answer is an error, as soon as the
+ * device has let go of the push's memory.
+ */
+static bool try_answer(struct job *job, struct push *push)
+{
+    struct failure cancelled;
+    bool is_stopped = push->seq >= job->stop_seq;
+
+    if (push->n_chunks > 0 || (!is_stopped && !push_is_computed(push, &job->shape))) {
+        return false;
+    }
+    if (!is_stopped && job->id == 0 && job->shape.leaf != 0 && !job->is_finished) {
+        return false; /* a reduce run's answer carries the output */
+    }
+    if (!is_stopped) {
+        job->n_records += push->n_records;
+        job_answer_push(job, push, NULL);
+    } else if (push->has_failed) {
+        job_answer_push(job, push, &push->failure);
+    } else if (job->state == JOB_EXPIRED) {
+        job_answer_push(job, push, &job->failure);
+    } else {
+        fail(&cancelled, STATUS_CANCELLED, NULL,
+             "the job was cancelled or failed before this push");
+        job_answer_push(job, push, &cancelled);
+    }
+    job->n_done++;
+    return true;
+}
+
+/* Pushes of no records have nothing to fold: the next one's turn has come. */
+static void skip_empty_merges(struct job *job)
+{
+    struct push *push;
+
+    while ((push = find_push(job, job->merge_seq)) != NULL && push->n_records == 0) {
+        job->merge_seq++;
+    }
+}
+
+static void answer_pushes(struct job *job)
+{
+    for (uint64_t seq = job->n_answered; seq < job->n_pushed; seq++) {
+        struct push *push = find_push(job, seq);
+
+        if (push != NULL && !try_answer(job, push) && job->is_ordered) {
+            return;
+        }
+        if (seq == job->n_answered && find_push(job, seq) == NULL) {
+            job->n_answered++;
+        }
+    }
+}
+
+static void end_if_complete(struct job *job)
+{
+    if (job->n_done < job->n_pushed) {
+        return;
+    }
+    if (job->state == JOB_CLOSED && (job->shape.leaf == 0 || job->is_finished)) {
+        set_state(job, JOB_DONE);
+    }
+    if (job->state >= JOB_DONE && !job->has_said_done && !job->is_merging) {
+        job->has_said_done = true;
+        job_say_done(job);
+    }
+}
+
+void job_settle(struct job *job)
+{
+    skip_empty_merges(job);
+    answer_pushes(job);
+    end_if_complete(job);
+    if (job->has_said_done && job->n_chunks == 0 && job->n_messages == 0) {
+        job_destroy(job);
+        return;
+    }
+    if (job_has_work(job)) {
+        scheduler_add(&job->server->scheduler, &job->flow);
+    } else {
+        scheduler_remove(&job->server->scheduler, &job->flow);
+    }
+}

@@ -1,0 +1,143 @@
+/*
+ * Job: an op with its parameters, and the pushes a client sends it.
+ *
+ *     OPEN       takes pushes
+ *     CLOSED     has all its input (a run starts here, with one push)
+ *     DONE       all pushes answered; the last message says so
+ *     FAILED     a push failed         } pushes before the failed one are still answered with their
+ *     CANCELLED  the client's wish     } results, it with its error, those behind it with CANCELLED
+ *     EXPIRED    the deadline passed   }
+ *
+ * JOB_DONE and above have ended: they take nothing more.  A job is destroyed when it has ended, all
+ * its messages have left, and the device holds nothing of it.  When its connection goes first it is
+ * cancelled and answers nobody.
+ *
+ * A reduce op's partials are folded in leaf order by the worker, one MERGE at a time, each onto the
+ * other of two places, so that a merge never reads what it writes; FINISH makes the output.
+ *
+ * Files: job.c (life), job_work.c (what the device does for it), job_answer.c (its messages).
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/push.h"
+#include "daemon/scheduler.h"
+#include "proto/message.h"
+
+struct server;
+struct session;
+
+struct job {
+    struct flow flow; /* in the scheduler while it has work */
+    struct server *server;
+    struct session *session;     /* NULL: its connection is gone */
+    struct job *next, *previous; /* of the server's jobs */
+
+    uint64_t id;    /* 0: a run, which no client can name */
+    uint32_t msgid; /* of a run's request */
+    enum job_state state;
+    struct failure failure; /* why it FAILED or EXPIRED */
+    uint64_t stop_seq;      /* pushes from here on get no more chunks; UINT64_MAX: none */
+
+    const struct manifest_op *op;
+    struct push_shape shape;
+    uint32_t slot;          /* in the job block */
+    uint32_t chunk_records; /* of a full chunk */
+    enum tail tail;
+    bool is_ordered;
+    bool wants_timing;
+    uint64_t deadline_at_ns; /* CLOCK_MONOTONIC; 0 = none */
+
+    uint32_t window;
+    struct push *pushes;  /* window of them, in no order */
+    uint32_t max_records; /* of a push */
+    bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
+    bool has_short_push;  /* likewise after a short record */
+    uint64_t n_pushed;    /* accepted: the next seq */
+    uint64_t n_answered;  /* in order: the next seq to answer */
+    uint64_t n_done;      /* answered in any order */
+    uint64_t n_records;   /* of pushes answered with success */
+
+    uint64_t merge_seq; /* reduce: the push whose pieces are folded now */
+    bool is_merging;    /* a MERGE or FINISH is at the device */
+    bool has_fold, is_finished;
+    uint32_t fold_at;  /* which of the two places holds the fold */
+    struct block fold; /* two places of MANIFEST_PARTIAL_SIZE */
+    struct block out[LIMIT_OUT];
+    uint32_t out_size[LIMIT_OUT];
+
+    uint32_t n_chunks;   /* at the device */
+    uint32_t n_messages; /* in the writer, referring to its memory */
+    bool has_said_done;
+};
+
+/* What job_create() needs besides the client's words. */
+struct job_request {
+    struct session *session;
+    const struct msg_op *op;
+    const struct msg_options *options;
+    uint64_t now_ns;
+};
+
+/*
+ * Check op, parameters and options and make a job without pushes or memory.  Errors name the
+ * parameter or option.
+ */
+int job_create(const struct job_request *request, struct job **ret_job,
+               struct failure *ret_failure);
+/* Only before its first push is accepted, or when job_is_over(). */
+void job_destroy(struct job *job);
+
+/*
+ * Lease memory for a job's window, shrinking first max_push, then the window, to what the pool has.
+ * BUSY if there is no room for a single push of the least size.
+ */
+int job_lease_window(struct job *job, const struct msg_options *options,
+                     struct failure *ret_failure);
+/*
+ * Lease memory for a run of n_records.  0, JOB_NO_ROOM (now: call again when the pool has more), or
+ * a negative status.
+ */
+#define JOB_NO_ROOM 1
+int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failure);
+
+/* Bytes of an array of a whole push: what job.open promises. */
+uint64_t job_max_push(const struct job *job);
+
+/* A free push, or NULL when the window is full. */
+struct push *job_free_push(struct job *job);
+/* All its input is here. */
+void job_accept(struct job *job, struct push *push, uint64_t now_ns);
+
+void job_close(struct job *job);
+/* End it early: CANCELLED; EXPIRED with DEADLINE; FAILED from the push with this seq on. */
+void job_cancel(struct job *job);
+void job_expire(struct job *job);
+void job_fail(struct job *job, const struct failure *failure, uint64_t seq);
+/* Its connection is gone: cancel, and answer nobody. */
+void job_orphan(struct job *job);
+
+/*
+ * After anything happened: answer what can be answered, queue it in the scheduler or take it out,
+ * end it, destroy it.  The job may be gone afterwards.
+ */
+void job_settle(struct job *job);
+
+/* ---- job_work.c ----------------------------------------------------------------------------- */
+
+struct chunk; /* one work entry of this job's at the device */
+
+/* Does it have something for the device?  Sets flow.next_size. */
+bool job_has_work(struct job *job);
+/* Hand its next chunk to the worker.  0 or -EAGAIN (the worker takes no more now). */
+int job_issue(struct job *job);
+/* The chunk's answer, or its loss, arrived.  Frees the chunk; settles the job. */
+void job_chunk_done(struct chunk *chunk, const struct work_result *result);
+void job_chunk_lost(struct chunk *chunk);
+
+/* ---- job_answer.c --------------------------------------------------------------------------- */
+
+/* Queue the answer of a push: its results, or failure (NULL: success). */
+void job_answer_push(struct job *job, struct push *push, const struct failure *failure);
+/* Queue job.done. */
+void job_say_done(struct job *job);

@@ -1,0 +1,198 @@
+/*
+ * Job answers: the result of run, job.result and job.done, with outputs straight from the pool.
+ */
+#include "daemon/job.h"
+
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "proto/codec.h"
+#include "proto/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a message in the writer refers to: released when its last byte has left. */
+struct sent_note {
+    struct job *job;
+    struct push *push; /* NULL: job.done */
+};
+
+static void on_sent(void *arg, bool is_sent)
+{
+    struct sent_note *note = arg;
+    struct job *job = note->job;
+
+    (void)is_sent;
+    if (note->push != NULL) {
+        note->push->state = PUSH_FREE;
+    }
+    free(note);
+    job->n_messages--;
+    job_settle(job);
+}
+
+/* Append one output: its header and, piece by piece, its bytes. */
+static int add_output(struct writer_message *message, const struct iovec *pieces, uint32_t n_pieces)
+{
+    uint8_t header[RPC_BIN_HEADER_MAX];
+    uint64_t size = 0;
+
+    for (uint32_t i = 0; i < n_pieces; i++) {
+        size += pieces[i].iov_len;
+    }
+    int r = writer_add_copy(message, header, rpc_bin_header(size, header));
+    for (uint32_t i = 0; r == 0 && i < n_pieces; i++) {
+        r = writer_add_ref(message, pieces[i].iov_base, pieces[i].iov_len);
+    }
+    return r;
+}
+
+static int add_push_outputs(struct writer_message *message, const struct job *job,
+                            const struct push *push)
+{
+    int r = 0;
+
+    for (uint32_t array = job->shape.n_in; r == 0 && array < job->shape.n_arrays; array++) {
+        struct reader_sink out; /* the same walk over pieces as for receiving */
+
+        push_sink(push, &job->shape, array, push_array_size(&job->shape, array, push->n_records),
+                  &out);
+        r = add_output(message, out.pieces, out.n_pieces);
+    }
+    return r;
+}
+
+static int add_reduced(struct writer_message *message, const struct job *job)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < job->op->n_out; i++) {
+        r = add_output(message, &(struct iovec){job->out[i].base, job->out_size[i]}, 1);
+    }
+    return r;
+}
+
+static void describe_work(const struct job *job, const struct push *push,
+                          struct msg_done_by *ret_by)
+{
+    const struct worker_caps *caps = worker_link_caps(job->server->link);
+
+    *ret_by = (struct msg_done_by){.priority = job->flow.priority, .path = "inline"};
+    snprintf(ret_by->backend, sizeof(ret_by->backend), "%.15s", caps->backend);
+    snprintf(ret_by->device, sizeof(ret_by->device), "%s", caps->device);
+    if (!job->wants_timing) {
+        return;
+    }
+    ret_by->has_timing = true;
+    if (push->start_ns != 0) {
+        ret_by->timing.queue_ns = push->start_ns - MIN(push->start_ns, push->accepted_ns);
+        ret_by->timing.compute_ns = push->end_ns - push->start_ns;
+    }
+}
+
+/* Pack the head of a push's answer and append its outputs. */
+static int compose_answer(struct job *job, struct push *push, const struct failure *failure,
+                          struct writer_message *message, msgpack_sbuffer *head)
+{
+    msgpack_packer packer;
+    bool is_structured = session_wants_structured(job->session);
+    struct msg_answer answer = {
+        .job = job->id,
+        .seq = push->seq,
+        .n = push->n_records,
+        .credit = 1,
+        .has_failure = failure != NULL,
+    };
+
+    msgpack_packer_init(&packer, head, msgpack_sbuffer_write);
+    describe_work(job, push, &answer.by);
+    if (failure != NULL) {
+        answer.failure = *failure;
+    } else if (job->shape.leaf == 0 || job->id == 0) {
+        answer.n_out = job->op->n_out;
+    }
+    if (job->id != 0) {
+        codec_pack_job_result(&packer, &answer, is_structured);
+    } else if (failure != NULL) {
+        rpc_pack_error(&packer, job->msgid, failure, is_structured);
+    } else {
+        codec_pack_run_result(&packer, job->msgid, &answer);
+    }
+    int r = writer_add_copy(message, head->data, head->size);
+    if (r == 0 && answer.n_out > 0) {
+        r = job->shape.leaf != 0 ? add_reduced(message, job) : add_push_outputs(message, job, push);
+    }
+    return r;
+}
+
+/* Pack the head of job.done and append a reduce op's outputs. */
+static int compose_done(struct job *job, struct writer_message *message, msgpack_sbuffer *head)
+{
+    msgpack_packer packer;
+    struct msg_job_done done = {
+        .job = job->id,
+        .state = job->state,
+        .pushes = job->n_done,
+        .n = job->n_records,
+        .has_failure = job->failure.status != STATUS_OK,
+        .failure = job->failure,
+        .n_out = job->state == JOB_DONE && job->shape.leaf != 0 ? job->op->n_out : 0,
+    };
+
+    msgpack_packer_init(&packer, head, msgpack_sbuffer_write);
+    codec_pack_job_done(&packer, &done, session_wants_structured(job->session));
+    int r = writer_add_copy(message, head->data, head->size);
+    if (r == 0 && done.n_out > 0) {
+        r = add_reduced(message, job);
+    }
+    return r;
+}
+
+/* Compose and queue a message that refers to the job's memory; push NULL: job.done. */
+static void send_message(struct job *job, struct push *push, const struct failure *failure)
+{
+    msgpack_sbuffer head;
+    struct writer_message *message;
+    struct sent_note *note = malloc(sizeof(*note));
+
+    if (note == NULL || writer_begin(&message, on_sent, note) < 0) {
+        goto out_of_memory;
+    }
+    *note = (struct sent_note){.job = job, .push = push};
+    msgpack_sbuffer_init(&head);
+    int r = push != NULL ? compose_answer(job, push, failure, message, &head)
+                         : compose_done(job, message, &head);
+    msgpack_sbuffer_destroy(&head);
+    if (r < 0) {
+        writer_abandon(message);
+        goto out_of_memory;
+    }
+    job->n_messages++;
+    session_queue(job->session, message);
+    return;
+
+out_of_memory: /* an answer cannot be left out: the connection ends instead */
+    free(note);
+    if (push != NULL) {
+        push->state = PUSH_FREE;
+    }
+    session_break(job->session, "out of memory for an answer");
+}
+
+void job_answer_push(struct job *job, struct push *push, const struct failure *failure)
+{
+    if (job->session == NULL) {
+        push->state = PUSH_FREE;
+        return;
+    }
+    job->server->stats.errors_total += failure != NULL;
+    push->state = PUSH_ANSWERED;
+    send_message(job, push, failure);
+}
+
+void job_say_done(struct job *job)
+{
+    if (job->session != NULL && job->id != 0) { /* a run's answer was its last word */
+        send_message(job, NULL, NULL);
+    }
+}

@@ -1,0 +1,306 @@
+/*
+ * Job work: what a job has for the device next, as work entries, and what comes back.
+ *
+ * In order of preference: a MERGE or FINISH (they free a push), then the next chunk of the oldest
+ * push.  A chunk lies within one piece, and starts a leaf for a reduce op.
+ */
+#include "daemon/job.h"
+
+#include "daemon/server.h"
+#include "proto/util.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+struct chunk {
+    struct job *job;
+    struct push *push; /* NULL for FINISH */
+    enum work_kind kind;
+    uint64_t size; /* bytes of its largest array: what the scheduler counts */
+};
+
+/* ---- what is next --------------------------------------------------------------------------- */
+
+/* The oldest push that has records to release. */
+static struct push *next_push(const struct job *job)
+{
+    struct push *best = NULL;
+
+    for (uint32_t i = 0; i < job->window; i++) {
+        struct push *push = &job->pushes[i];
+
+        if (push->state == PUSH_ACCEPTED && push->n_released < push->n_records &&
+            push->seq < job->stop_seq && (best == NULL || push->seq < best->seq)) {
+            best = push;
+        }
+    }
+    return best;
+}
+
+/* The push whose next piece can be folded: all leaves of it and of those before it are done. */
+static struct push *merge_push(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->window; i++) {
+        struct push *push = &job->pushes[i];
+
+        if (push->state == PUSH_ACCEPTED && push->seq == job->merge_seq &&
+            push->seq < job->stop_seq && push->n_released == push->n_records &&
+            push->n_chunks == 0 && push->n_records > 0) {
+            return push;
+        }
+    }
+    return NULL;
+}
+
+static bool wants_finish(const struct job *job)
+{
+    return job->state == JOB_CLOSED && job->merge_seq == job->n_pushed && !job->is_finished;
+}
+
+static uint64_t next_chunk_records(const struct job *job, const struct push *push)
+{
+    uint64_t left = push->n_records - push->n_released;
+
+    left = MIN(left, push->piece_records - push->n_released % push->piece_records);
+    return MIN(left, (uint64_t)job->chunk_records);
+}
+
+bool job_has_work(struct job *job)
+{
+    if (job->shape.leaf != 0 && !job->is_merging &&
+        (merge_push(job) != NULL || wants_finish(job))) {
+        job->flow.next_size = MANIFEST_PARTIAL_SIZE;
+        return true;
+    }
+    struct push *push = next_push(job);
+    if (push == NULL) {
+        return false;
+    }
+    job->flow.next_size = next_chunk_records(job, push) * job->shape.largest;
+    return true;
+}
+
+/* ---- entries -------------------------------------------------------------------------------- */
+
+static work_ref ref_of(const struct block *block, uint64_t offset)
+{
+    return WORK_REF(block->segment, block->offset + offset);
+}
+
+static work_ref fold_ref(const struct job *job, uint32_t place)
+{
+    return ref_of(&job->fold, (uint64_t)place * MANIFEST_PARTIAL_SIZE);
+}
+
+/* Hand an entry to the worker; the chunk is freed if it takes none. */
+static int submit(struct job *job, struct work_entry *entry, struct push *push, uint64_t size)
+{
+    struct chunk *chunk = malloc(sizeof(*chunk));
+
+    if (chunk == NULL) {
+        return -EAGAIN;
+    }
+    *chunk = (struct chunk){.job = job, .push = push, .kind = entry->kind, .size = size};
+    entry->job_slot = job->slot;
+    int r = worker_link_submit(job->server->link, job->flow.priority, entry, chunk);
+    if (r < 0) {
+        free(chunk);
+        return -EAGAIN;
+    }
+    job->n_chunks++;
+    if (push != NULL) {
+        push->n_chunks++;
+    }
+    job->server->stats.chunks_in_flight++;
+    scheduler_issued(&job->server->scheduler, &job->flow, size);
+    return 0;
+}
+
+static int issue_records(struct job *job, struct push *push)
+{
+    const struct push_shape *shape = &job->shape;
+    uint32_t piece = (uint32_t)(push->n_released / push->piece_records);
+    uint64_t first = push->n_released % push->piece_records; /* within the piece */
+    uint64_t n = next_chunk_records(job, push);
+    struct work_entry entry = {
+        .n_records = (uint32_t)n,
+        .kind = shape->leaf != 0 ? WORK_LEAVES : WORK_MAP,
+    };
+
+    for (uint32_t array = 0; array < shape->n_arrays; array++) {
+        entry.ref[array] =
+            ref_of(push_block(push, shape, piece, array), push_array_size(shape, array, first));
+    }
+    if (push->n_released + n == push->n_records) {
+        entry.tail_size = push->tail_size;
+    }
+    int r = submit(job, &entry, push, n * shape->largest);
+    if (r == 0) {
+        push->n_released += n;
+    }
+    return r;
+}
+
+static int issue_merge(struct job *job, struct push *push)
+{
+    const struct push_shape *shape = &job->shape;
+    uint64_t n_records = push_piece_records(push, push->n_merged);
+    struct work_entry entry = {
+        .kind = WORK_MERGE,
+        .n_records = (uint32_t)div_round_up(n_records, shape->leaf),
+        .ref = {job->has_fold ? fold_ref(job, job->fold_at) : WORK_REF_NONE,
+                ref_of(push_block(push, shape, push->n_merged, shape->n_in), 0),
+                fold_ref(job, 1 - job->fold_at)},
+    };
+    int r = submit(job, &entry, push, MANIFEST_PARTIAL_SIZE);
+
+    job->is_merging = r == 0;
+    return r;
+}
+
+/* An input of no records has an empty fold, which the worker makes of no partials. */
+static int issue_empty_fold(struct job *job)
+{
+    struct work_entry entry = {
+        .kind = WORK_MERGE,
+        .ref = {WORK_REF_NONE, fold_ref(job, job->fold_at), fold_ref(job, 1 - job->fold_at)},
+    };
+    int r = submit(job, &entry, NULL, MANIFEST_PARTIAL_SIZE);
+
+    job->is_merging = r == 0;
+    return r;
+}
+
+static int issue_finish(struct job *job)
+{
+    struct work_entry entry = {
+        .kind = WORK_FINISH, .n_records = 1, .ref = {fold_ref(job, job->fold_at)}};
+
+    if (!job->has_fold) {
+        return issue_empty_fold(job);
+    }
+    for (uint32_t i = 0; i < job->op->n_out; i++) {
+        entry.ref[1 + i] = ref_of(&job->out[i], 0);
+    }
+    int r = submit(job, &entry, NULL, MANIFEST_PARTIAL_SIZE);
+    job->is_merging = r == 0;
+    return r;
+}
+
+int job_issue(struct job *job)
+{
+    int r;
+    bool may_fold = job->shape.leaf != 0 && !job->is_merging;
+    struct push *push = may_fold ? merge_push(job) : NULL;
+
+    if (push != NULL) {
+        r = issue_merge(job, push);
+    } else if (may_fold && wants_finish(job)) {
+        r = issue_finish(job);
+    } else {
+        r = issue_records(job, next_push(job));
+    }
+    if (r == 0 && !job_has_work(job)) {
+        scheduler_remove(&job->server->scheduler, &job->flow);
+    }
+    return r;
+}
+
+/* ---- what comes back ------------------------------------------------------------------------ */
+
+static void note_merged(struct job *job, struct push *push)
+{
+    job->has_fold = true;
+    job->fold_at = 1 - job->fold_at;
+    if (push == NULL) {
+        return;
+    }
+    push->n_merged++;
+    if (push_is_computed(push, &job->shape)) {
+        job->merge_seq++;
+    }
+}
+
+static void note_times(struct push *push, const struct work_result *result)
+{
+    if (push->start_ns == 0 || result->start_ns < push->start_ns) {
+        push->start_ns = result->start_ns;
+    }
+    push->end_ns = MAX(push->end_ns, result->end_ns);
+}
+
+static void note_failure(struct job *job, struct push *push, const struct failure *failure)
+{
+    if (push == NULL) {
+        job_fail(job, failure, job->n_answered);
+        return;
+    }
+    if (!push->has_failed) {
+        push->has_failed = true;
+        push->failure = *failure;
+    }
+    job_fail(job, failure, push->seq);
+}
+
+/* Take the chunk off the books; returns its job. */
+static struct job *retire(struct chunk *chunk)
+{
+    struct job *job = chunk->job;
+
+    job->n_chunks--;
+    if (chunk->push != NULL) {
+        chunk->push->n_chunks--;
+    }
+    if (chunk->kind == WORK_MERGE || chunk->kind == WORK_FINISH) {
+        job->is_merging = false;
+    }
+    job->server->stats.chunks_in_flight--;
+    scheduler_done(&job->server->scheduler, job->flow.priority, chunk->size);
+    return job;
+}
+
+static void describe_failure(const struct job *job, const struct work_result *result,
+                             struct failure *ret_failure)
+{
+    enum status status = result->status > 0 && result->status < STATUS_COUNT
+                             ? (enum status)result->status
+                             : STATUS_INTERNAL;
+
+    fail(ret_failure, status, NULL, "op %s failed on device %s (code %llu)", job->op->name,
+         worker_link_caps(job->server->link)->device, (unsigned long long)result->detail);
+}
+
+void job_chunk_done(struct chunk *chunk, const struct work_result *result)
+{
+    struct job *job = retire(chunk);
+    struct failure failure;
+
+    job->server->stats.chunks_total++;
+    if (result->state != RESULT_DONE || result->status != STATUS_OK) {
+        describe_failure(job, result, &failure);
+        note_failure(job, chunk->push, &failure);
+    } else if (chunk->kind == WORK_MERGE) {
+        note_merged(job, chunk->push);
+    } else if (chunk->kind == WORK_FINISH) {
+        job->is_finished = true;
+    } else {
+        note_times(chunk->push, result);
+    }
+    free(chunk);
+    job_settle(job);
+}
+
+void job_chunk_lost(struct chunk *chunk)
+{
+    struct job *job = retire(chunk);
+    struct failure failure;
+
+    job->server->stats.chunks_lost++;
+    fail(&failure, STATUS_DEVICE_LOST, NULL,
+         "the worker of device %s ended while it ran op %s; the work may be sent again",
+         worker_link_caps(job->server->link)->device, job->op->name);
+    note_failure(job, chunk->push, &failure);
+    free(chunk);
+    job_settle(job);
+}

@@ -1,0 +1,95 @@
+/*
+ * Push: one piece of a client's input, its memory and its way through the device.
+ *
+ *     FREE        no input
+ *     FILLING     its payloads are being received
+ *     ACCEPTED    its chunks are waiting, running or done
+ *     ANSWERED    its answer is leaving: the output's memory is read by the writer
+ *     FREE        the last byte of the answer has left
+ *
+ * Memory: the records are cut into *pieces*, each contiguous in one block per array, so that no
+ * chunk crosses a segment.  A job's pushes are leased whole when the job opens and have one piece;
+ * a run leases pieces for the records it has.  Arrays are the op's inputs and then its outputs; a
+ * reduce op has one array of partials instead of outputs, one per started leaf.
+ *
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/pool.h"
+#include "proto/message.h"
+#include "proto/reader.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PUSH_ARRAYS     (LIMIT_IN + LIMIT_OUT)
+#define PUSH_PIECES_MAX READER_SINK_PIECES
+
+struct job;
+
+enum push_state { PUSH_FREE, PUSH_FILLING, PUSH_ACCEPTED, PUSH_ANSWERED };
+
+/* The shape of an op's arrays under its parameters: what cutting and leasing needs. */
+struct push_shape {
+    uint32_t n_in;
+    uint32_t n_arrays;
+    uint32_t record_size[PUSH_ARRAYS]; /* bytes of one record, of a partial for partials */
+    uint32_t leaf;                     /* reduce: records behind one partial, else 0 */
+    uint32_t largest;                  /* bytes: the largest record_size of a record's arrays */
+};
+
+struct push {
+    struct job *job;
+    enum push_state state;
+    uint64_t seq;
+    uint64_t n_records;
+    uint32_t tail_size;     /* bytes of a short last record, else 0 */
+    uint32_t piece_records; /* records of every piece but the last */
+    uint32_t n_pieces;
+    struct block *blocks; /* [piece * n_arrays + array] */
+
+    uint64_t n_released; /* records handed to the device so far */
+    uint32_t n_chunks;   /* at the device now */
+    uint32_t n_merged;   /* reduce: pieces whose partials are folded */
+    bool has_failed;
+    struct failure failure;
+
+    uint64_t accepted_ns;
+    uint64_t start_ns; /* the first chunk began; 0 = none has */
+    uint64_t end_ns;
+};
+
+/* Bytes that n_records records of this array take. */
+uint64_t push_array_size(const struct push_shape *shape, uint32_t array, uint64_t n_records);
+
+/*
+ * Cut n_records records into pieces of about PUSH_DEFAULT bytes (records fit one segment), and
+ * count what the pool would lend for them.  TOO_BIG if they cannot be had in PUSH_PIECES_MAX
+ * pieces.
+ */
+int push_plan(const struct push_shape *shape, uint64_t n_records, uint32_t *ret_piece_records,
+              uint64_t *ret_pool_size, struct failure *ret_failure);
+
+/*
+ * Lease memory for pieces of piece_records, the last one shorter, n_records in all.  0, or -ENOMEM
+ * with nothing leased.
+ */
+int push_lease(struct push *push, const struct push_shape *shape, struct pool *pool,
+               uint64_t n_records, uint32_t piece_records);
+void push_release(struct push *push, const struct push_shape *shape, struct pool *pool);
+
+/* Where the n_records records of input `array` are received (size bytes of them). */
+void push_sink(const struct push *push, const struct push_shape *shape, uint32_t array,
+               uint64_t size, struct reader_sink *ret_sink);
+
+/* Zero the rest of the last record of input 0, of which `size` bytes were received. */
+void push_pad(const struct push *push, const struct push_shape *shape, uint64_t size);
+
+/* Records of one piece, and the piece that a record lies in. */
+uint64_t push_piece_records(const struct push *push, uint32_t piece);
+const struct block *push_block(const struct push *push, const struct push_shape *shape,
+                               uint32_t piece, uint32_t array);
+
+/* Has the device nothing left to do for it (its partials folded, too)? */
+bool push_is_computed(const struct push *push, const struct push_shape *shape);

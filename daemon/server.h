@@ -1,0 +1,105 @@
+/*
+ * Server: the front end's state, and its turn.
+ *
+ * One libuv loop owns everything.  A *turn* delivers what the worker has done, hands it the next
+ * chunks and sends the answers; it runs after each socket's bounded read and before the loop
+ * sleeps.
+ *
+ *     STARTING   the first worker is being fitted; clients may connect and wait
+ *     SERVING    READY was said
+ *     DRAINING   SIGTERM came: no new work, what is in flight finishes within LIMIT_DRAIN
+ *     STOPPED    the loop ends
+ *
+ * Thread: the one loop.
+ */
+#pragma once
+
+#include "daemon/config.h"
+#include "daemon/job.h"
+#include "daemon/job_slots.h"
+#include "daemon/listener.h"
+#include "daemon/pool.h"
+#include "daemon/scheduler.h"
+#include "daemon/session.h"
+#include "daemon/worker_link.h"
+
+#include <uv.h>
+
+#define SERVER_RETRY_MS 50 /* what BUSY answers suggest; about one bulk push.  Not tuned. */
+
+enum server_state { SERVER_STARTING, SERVER_SERVING, SERVER_DRAINING, SERVER_STOPPED };
+
+struct server {
+    uv_loop_t loop;
+    enum server_state state;
+    int exit_code;
+    uint64_t start_ns;
+    uint64_t epoch; /* random: differs between two starts */
+
+    char backend[16];         /* in use or asked for */
+    char reason[128];         /* why this one */
+    const char *device_state; /* "starting", "ready", "restarting" */
+    char device_reason[128];
+
+    struct pool *pool;
+    struct job_slots *job_slots;
+    struct worker_link *link;
+    struct scheduler scheduler;
+    struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
+
+    struct job *jobs;
+    uint64_t last_job_id;
+
+    struct session *sessions;
+    uint32_t n_sessions;
+    struct session *dirty;         /* to flush at the end of this turn */
+    struct session *again;         /* to read from again */
+    struct session *waiting_first; /* for room in the pool, in order of arrival */
+    struct session *waiting_last;
+    size_t waiting_used;    /* pool_used() when the first of them found no room */
+    uint32_t n_readers;     /* sessions that were readable this turn of the loop ... */
+    uint32_t n_readers_was; /* ... and the last */
+
+    struct listener listener;
+    uv_prepare_t prepare;
+    uv_check_t check;
+    uv_idle_t idle;  /* active while sessions are in `again` */
+    uv_timer_t tick; /* active while something is timed */
+    uv_timer_t watchdog;
+    uv_timer_t drain_timer;
+    uint64_t drain_start_ns;
+    uv_signal_t signals[2];
+};
+
+/* Run until SIGTERM or SIGINT.  Returns the exit code. */
+int server_run(struct server *server, const struct config *config, struct spawner *spawner);
+
+/* ---- for jobs, sessions and handlers -------------------------------------------------------- */
+
+/* See above; cheap when there is nothing to do. */
+void server_turn(struct server *server);
+
+void server_add_job(struct server *server, struct job *job);
+void server_remove_job(struct server *server, struct job *job);
+struct job *server_find_job(struct server *server, uint64_t id);
+
+/* UNKNOWN_OP, or BUSY while no worker has announced its ops yet. */
+int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
+                   struct failure *ret_failure);
+/* May work with these options (require, device) run here?  NO_DEVICE otherwise. */
+int server_check_device(const struct server *server, const struct msg_options *options,
+                        struct failure *ret_failure);
+/* Bytes of the largest array of a good chunk. */
+uint64_t server_chunk_size(const struct server *server);
+
+/* How much one session may read now, bytes. */
+size_t server_read_budget(const struct server *server);
+void server_mark_dirty(struct server *server, struct session *session);
+void server_mark_again(struct server *server, struct session *session);
+void server_mark_waiting(struct server *server, struct session *session);
+void server_unmark_waiting(struct server *server, struct session *session);
+void server_forget_session(struct server *server, struct session *session);
+/* Something is timed: make sure that the tick runs. */
+void server_need_tick(struct server *server);
+
+void server_stats(const struct server *server, struct msg_stats *ret_stats);

@@ -1,0 +1,543 @@
+/*
+ * Session: bytes in, messages to handlers, answers out.  See session.h for the states.
+ *
+ * A session is freed in libuv's close callback only: until then reader, writer and descriptor stay
+ * valid whatever a callback did to it.
+ */
+#include "daemon/session.h"
+
+#include "daemon/answer.h"
+#include "daemon/handlers.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "proto/util.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SESSION_UNREAD_MAX                                                                         \
+    256u /* answers without payload that may wait; each is a few hundred bytes */
+#define WRITE_BUDGET (256u << 10)
+/* Fewer, larger wake-ups on both sides; the system may grant less.  Not tuned. */
+#define SOCKET_BUFFER (1 << 20)
+
+enum session_state { SESSION_OPEN, SESSION_BROKEN, SESSION_CLOSING };
+
+struct session {
+    struct server *server;
+    struct session_links links;
+    enum session_state state;
+    int fd;
+    uid_t uid;
+    uv_poll_t poll;
+    int polled; /* the events asked for now; -1 = not started */
+    struct reader *reader;
+    struct writer *writer;
+    bool wants_structured;
+    bool is_socket_full;
+    uint32_t n_unread; /* answers without payload in the writer */
+    struct incoming incoming;
+
+    uint64_t received; /* reader_received() and writer_sent() when they last moved ... */
+    uint64_t sent;
+    uint64_t received_ns; /* ... and when that was */
+    uint64_t sent_ns;
+};
+
+static void update_poll(struct session *session);
+
+/* ---- incoming messages ---------------------------------------------------------------------- */
+
+/* Whatever the message under way holds is given back. */
+static void drop_incoming(struct session *session)
+{
+    struct incoming *incoming = &session->incoming;
+    struct job *job = incoming->job;
+
+    if (incoming->push != NULL && incoming->push->state == PUSH_FILLING) {
+        incoming->push->state = PUSH_FREE;
+    }
+    memset(incoming, 0, sizeof(*incoming));
+    if (job != NULL && job->id == 0) {
+        job_destroy(job); /* a run that was not accepted */
+    }
+}
+
+static void refuse(struct session *session, const struct failure *failure)
+{
+    drop_incoming(session);
+    session->incoming.is_refused = true;
+    session->incoming.failure = *failure;
+}
+
+/* Its jobs answer nobody from here on. */
+static void orphan_jobs(struct session *session)
+{
+    struct job *next;
+
+    drop_incoming(session);
+    for (struct job *job = session->server->jobs; job != NULL; job = next) {
+        next = job->next;
+        if (job->session == session) {
+            job_orphan(job);
+        }
+    }
+}
+
+void session_forget_job(struct session *session, const struct job *job)
+{
+    struct failure failure;
+
+    if (session->incoming.job != job) {
+        return;
+    }
+    session->incoming.job = NULL;
+    session->incoming.push = NULL;
+    fail(&failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
+    refuse(session, &failure);
+    reader_drain_payload(session->reader);
+}
+
+static int check_state(const struct session *session, const struct handler *handler,
+                       struct failure *ret_failure)
+{
+    if (handler->is_new_work && session->server->state >= SERVER_DRAINING) {
+        return fail(ret_failure, STATUS_BUSY, NULL, "draining: the daemon is stopping");
+    }
+    return 0;
+}
+
+/* The first payload's header is here: is the message welcome?  As handler.begin. */
+static int begin_payloads(struct session *session, const struct guard *guard, const uint8_t *prefix,
+                          size_t size, struct failure *ret_failure)
+{
+    const struct handler *handler = handler_for(guard->method);
+    struct rpc_message message;
+    int r = check_state(session, handler, ret_failure);
+
+    if (r == 0) {
+        r = rpc_parse(prefix, size, &message, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    r = handler->begin(session, &message, ret_failure);
+    rpc_finish(&message);
+    return r;
+}
+
+static int on_payload(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
+                      struct reader_sink *ret_sink)
+{
+    struct session *session = owner;
+    struct incoming *incoming = &session->incoming;
+    struct failure failure;
+    int r = 0;
+
+    if (incoming->is_refused || guard->type != RPC_REQUEST) {
+        return -EPROTO;
+    }
+    if (guard->payload_index == 0) {
+        incoming->first_size = guard->payload_size;
+    }
+    if (!incoming->is_begun) {
+        r = begin_payloads(session, guard, prefix, size, &failure);
+        if (r == JOB_NO_ROOM) {
+            server_mark_waiting(session->server, session);
+            return -EAGAIN;
+        }
+    }
+    if (r == 0) {
+        incoming->is_begun = true;
+        incoming->n_payloads++;
+        r = handler_for(guard->method)
+                ->sink(session, guard->payload_index, guard->payload_size, ret_sink, &failure);
+    }
+    if (r < 0) {
+        refuse(session, &failure);
+        return -EPROTO;
+    }
+    return 0;
+}
+
+static void on_stray(void *owner, const struct guard *guard)
+{
+    struct session *session = owner;
+    struct failure failure;
+
+    (void)guard;
+    if (!session->incoming.is_refused) {
+        fail(&failure, STATUS_INVALID_PARAM, NULL, "a bin where no payload belongs");
+        refuse(session, &failure);
+    }
+}
+
+static int handle_request(struct session *session, const struct guard *guard, const uint8_t *head,
+                          size_t size, struct failure *ret_failure)
+{
+    struct rpc_message message;
+
+    if (session->incoming.is_refused) {
+        *ret_failure = session->incoming.failure;
+        return -(int)ret_failure->status;
+    }
+    int r = rpc_parse(head, size, &message, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    if (guard->method == METHOD_COUNT) {
+        r = fail(ret_failure, STATUS_UNKNOWN_METHOD, NULL, "there is no method \"%.*s\"",
+                 (int)MIN(message.name.via.str.size, 64u), message.name.via.str.ptr);
+    } else {
+        r = check_state(session, handler_for(guard->method), ret_failure);
+    }
+    if (r == 0) {
+        r = handler_for(guard->method)->handle(session, &message, ret_failure);
+    }
+    rpc_finish(&message);
+    return r;
+}
+
+static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
+{
+    struct session *session = owner;
+    struct failure failure;
+
+    /* Responses and notifications from clients are ignored: Neovim answers our notifications. */
+    if (guard->type == RPC_REQUEST && handle_request(session, guard, head, size, &failure) < 0) {
+        session_queue_error(session, guard->msgid, &failure);
+    }
+    drop_incoming(session);
+    return session->state == SESSION_OPEN ? 0 : -ECANCELED;
+}
+
+static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)
+{
+    struct session *session = owner;
+
+    if (guard->has_msgid) {
+        session_queue_error(session, guard->msgid, failure);
+    }
+    session_break(session, failure->message);
+    orphan_jobs(session);
+}
+
+static const struct reader_callbacks callbacks = {
+    .on_payload = on_payload,
+    .on_stray = on_stray,
+    .on_message = on_message,
+    .on_broken = on_broken,
+};
+
+/* ---- reading and writing -------------------------------------------------------------------- */
+
+static void after_read(struct session *session, int outcome)
+{
+    uint64_t received = reader_received(session->reader);
+
+    session->server->stats.bytes_in += received - session->received;
+    if (received != session->received) {
+        session->received = received;
+        session->received_ns = now_ns();
+    }
+    if (session_is_timed(session)) {
+        server_need_tick(session->server);
+    }
+    switch (outcome) {
+    case READER_BUDGET:
+        server_mark_again(session->server, session);
+        break;
+    case READER_IDLE:
+    case READER_BLOCKED:
+    case READER_STOPPED:
+        break;
+    case READER_EOF:
+    default:
+        session_flush(session); /* what is answered already may still be read */
+        session_close(session);
+        return;
+    }
+    update_poll(session);
+}
+
+static bool may_read(const struct session *session)
+{
+    return session->state == SESSION_OPEN && !session->links.is_waiting &&
+           session->n_unread < SESSION_UNREAD_MAX;
+}
+
+static void read_some(struct session *session)
+{
+    session->server->n_readers++;
+    after_read(session,
+               reader_read(session->reader, session->fd, server_read_budget(session->server)));
+}
+
+void session_read_again(struct session *session)
+{
+    if (may_read(session)) {
+        read_some(session);
+    } else {
+        update_poll(session);
+    }
+}
+
+bool session_resume(struct session *session)
+{
+    int outcome = reader_resume(session->reader);
+
+    if (outcome == READER_BLOCKED) {
+        return false;
+    }
+    server_unmark_waiting(session->server, session);
+    after_read(session, outcome == READER_IDLE ? READER_BUDGET : outcome);
+    return true;
+}
+
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+    struct session *session = poll->data;
+    struct server *server = session->server;
+
+    if (status < 0 || ((events & UV_DISCONNECT) && !(session->polled & UV_READABLE))) {
+        session_close(session);
+    } else {
+        if (events & UV_WRITABLE) {
+            session_flush(session);
+        }
+        if ((events & (UV_READABLE | UV_DISCONNECT)) && may_read(session)) {
+            read_some(session);
+        }
+    }
+    server_turn(server);
+}
+
+/* Ask libuv for what is wanted now.  A paused session still hears that its client is gone. */
+static void update_poll(struct session *session)
+{
+    int wanted = 0;
+
+    if (session->state == SESSION_CLOSING) {
+        return;
+    }
+    if (!session->links.is_again) {
+        wanted = may_read(session) ? UV_READABLE : UV_DISCONNECT;
+    }
+    if (session->is_socket_full) {
+        wanted |= UV_WRITABLE;
+    }
+    if (wanted == session->polled) {
+        return;
+    }
+    session->polled = wanted;
+    if (wanted == 0) {
+        uv_poll_stop(&session->poll);
+    } else {
+        uv_poll_start(&session->poll, wanted, on_event);
+    }
+}
+
+void session_flush(struct session *session)
+{
+    if (session->state == SESSION_CLOSING) {
+        return;
+    }
+    int r = writer_send(session->writer, session->fd, WRITE_BUDGET);
+    uint64_t sent = writer_sent(session->writer);
+
+    session->server->stats.bytes_out += sent - session->sent;
+    if (sent != session->sent || r == 1) {
+        session->sent = sent;
+        session->sent_ns = now_ns();
+    }
+    if (r < 0 || (r == 1 && session->state == SESSION_BROKEN)) {
+        session_close(session);
+        return;
+    }
+    session->is_socket_full = r == 0;
+    if (session_is_timed(session)) {
+        server_need_tick(session->server);
+    }
+    update_poll(session);
+}
+
+void session_queue(struct session *session, struct writer_message *message)
+{
+    if (writer_is_empty(session->writer)) {
+        session->sent_ns = now_ns();
+    }
+    writer_queue(session->writer, message);
+    server_mark_dirty(session->server, session);
+}
+
+static void on_head_sent(void *arg, bool is_sent)
+{
+    struct session *session = arg;
+
+    (void)is_sent;
+    session->n_unread--;
+}
+
+void session_queue_head(struct session *session, const msgpack_sbuffer *head)
+{
+    struct writer_message *message;
+
+    if (writer_begin(&message, on_head_sent, session) < 0) {
+        session_break(session, "out of memory for an answer");
+        return;
+    }
+    if (writer_add_copy(message, head->data, head->size) < 0) {
+        writer_abandon(message);
+        session_break(session, "out of memory for an answer");
+        return;
+    }
+    session->n_unread++;
+    session_queue(session, message);
+}
+
+void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure)
+{
+    struct answer answer;
+
+    session->server->stats.errors_total++;
+    log_debug("session of uid %u: %s: %s", (unsigned)session->uid, status_name(failure->status),
+              failure->message);
+    rpc_pack_error(answer_begin(&answer), msgid, failure, session->wants_structured);
+    answer_send(&answer, session);
+}
+
+/* ---- time limits ---------------------------------------------------------------------------- */
+
+bool session_is_timed(const struct session *session)
+{
+    return session->state != SESSION_CLOSING &&
+           (reader_is_within(session->reader) || !writer_is_empty(session->writer));
+}
+
+void session_check_time(struct session *session, uint64_t now)
+{
+    const uint64_t ms = 1000000;
+
+    if (!writer_is_empty(session->writer) && now - session->sent_ns > LIMIT_SLOW_READER * ms) {
+        session->server->stats.sessions_broken++;
+        log_debug("session of uid %u ended: it does not read its answers", (unsigned)session->uid);
+        session_close(session);
+        return;
+    }
+    if (!may_read(session)) {
+        session->received_ns = now; /* the pause is ours */
+    } else if (reader_is_within(session->reader) &&
+               now - session->received_ns > LIMIT_HALF_MESSAGE * ms) {
+        session_break(session, "half a message, then silence");
+    }
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void session_free(struct session *session)
+{
+    writer_destroy(session->writer);
+    reader_destroy(session->reader);
+    close_fd(&session->fd);
+    free(session);
+}
+
+int session_create(struct server *server, int fd)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t size = sizeof(peer);
+    int buffer = SOCKET_BUFFER;
+    struct session *session = calloc(1, sizeof(*session));
+
+    if (session == NULL) {
+        return -ENOMEM;
+    }
+    session->server = server;
+    session->fd = -1;
+    session->polled = -1;
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+    session->uid = peer.uid;
+    int r = reader_create(&session->reader, GUARD_SERVER, &callbacks, session);
+    if (r == 0) {
+        r = writer_create(&session->writer);
+    }
+    if (r == 0) {
+        r = uv_poll_init(&server->loop, &session->poll, fd);
+    }
+    if (r < 0) {
+        session_free(session);
+        return r;
+    }
+    session->fd = fd;
+    session->poll.data = session;
+    session->links.next = server->sessions;
+    if (server->sessions != NULL) {
+        session_links(server->sessions)->previous = session;
+    }
+    server->sessions = session;
+    server->n_sessions++;
+    server->stats.sessions_total++;
+    update_poll(session);
+    return 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    session_free(handle->data);
+}
+
+void session_close(struct session *session)
+{
+    if (session->state == SESSION_CLOSING) {
+        return;
+    }
+    session->state = SESSION_CLOSING;
+    orphan_jobs(session);
+    server_forget_session(session->server, session);
+    uv_close((uv_handle_t *)&session->poll, on_closed);
+}
+
+void session_break(struct session *session, const char *reason)
+{
+    if (session->state != SESSION_OPEN) {
+        return;
+    }
+    session->state = SESSION_BROKEN;
+    session->server->stats.sessions_broken++;
+    log_debug("session of uid %u ended: %s", (unsigned)session->uid, reason);
+    server_mark_dirty(session->server, session); /* the flush closes it */
+}
+
+/* ---- small accessors ------------------------------------------------------------------------ */
+
+struct server *session_server(const struct session *session)
+{
+    return session->server;
+}
+
+struct incoming *session_incoming(struct session *session)
+{
+    return &session->incoming;
+}
+
+uid_t session_uid(const struct session *session)
+{
+    return session->uid;
+}
+
+bool session_wants_structured(const struct session *session)
+{
+    return session->wants_structured;
+}
+
+void session_set_structured(struct session *session, bool wants_structured)
+{
+    session->wants_structured = wants_structured;
+}
+
+struct session_links *session_links(struct session *session)
+{
+    return &session->links;
+}

@@ -1,0 +1,82 @@
+/*
+ * Session: one client connection.
+ *
+ *     OPEN     reads messages, bounded bytes a turn
+ *     BROKEN   the stream is out of step or a limit was broken: what waits is sent, nothing is read
+ *     CLOSING  its descriptor is closed as soon as libuv lets go
+ *
+ * Reading pauses while the pool has no room for a run, and while more small answers wait than
+ * SESSION_UNREAD_MAX: a client that does not read is not read from.  Results hold their credits and
+ * need no such bound.
+ *
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/job.h"
+#include "proto/reader.h"
+#include "proto/rpc.h"
+#include "proto/writer.h"
+
+#include <sys/types.h>
+
+struct server;
+struct session;
+
+/* A message whose payloads are being received: what the handlers keep between its payloads. */
+struct incoming {
+    bool is_begun;   /* its first payload's header was handled */
+    bool is_refused; /* failure says why; the rest is drained and the message answered with it */
+    struct failure failure;
+    struct job *job;
+    struct push *push;
+    uint32_t n_payloads;
+    uint64_t first_size; /* bytes of payload 0 */
+    uint64_t n_records;
+};
+
+/* Take over a freshly accepted descriptor.  0 or -errno (fd stays the caller's). */
+int session_create(struct server *server, int fd);
+/* The connection is over: jobs are orphaned, memory goes when libuv lets go. */
+void session_close(struct session *session);
+/* Something the client cannot be spared: send what waits, then close. */
+void session_break(struct session *session, const char *reason);
+
+struct server *session_server(const struct session *session);
+struct incoming *session_incoming(struct session *session);
+uid_t session_uid(const struct session *session);
+bool session_wants_structured(const struct session *session);
+void session_set_structured(struct session *session, bool wants_structured);
+
+/* Queue a message; it leaves at the end of this turn. */
+void session_queue(struct session *session, struct writer_message *message);
+/* Queue a message that is all head. */
+void session_queue_head(struct session *session, const msgpack_sbuffer *head);
+/* Answer a request with an error. */
+void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure);
+
+/* The job is about to be destroyed: forget a push that is being received for it. */
+void session_forget_job(struct session *session, const struct job *job);
+
+/* ---- for the server ------------------------------------------------------------------------- */
+
+/* Send what waits. */
+void session_flush(struct session *session);
+/* Go on with a read that stopped at its budget. */
+void session_read_again(struct session *session);
+/* The pool may have room for the run it waits with.  False: it has not. */
+bool session_resume(struct session *session);
+/* Has it broken a time limit by now?  Closes it then. */
+void session_check_time(struct session *session, uint64_t now);
+/* Is one of its clocks running: half a message, unread answers? */
+bool session_is_timed(const struct session *session);
+
+/* The server's lists. */
+struct session_links {
+    struct session *next, *previous; /* all sessions */
+    struct session *next_dirty;      /* with something to send */
+    struct session *next_again;      /* with something left to read */
+    struct session *next_waiting;    /* with a run that waits for room in the pool */
+    bool is_dirty, is_again, is_waiting;
+};
+struct session_links *session_links(struct session *session);

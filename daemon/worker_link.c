@@ -1,0 +1,633 @@
+/*
+ * Worker link: starts workers, fits them with queues and memory, and watches them.
+ *
+ * A `struct worker` is one generation.  It is freed when its pidfd has reported and libuv has let
+ * go of its three handles.
+ */
+#include "daemon/worker_link.h"
+
+#include "daemon/log.h"
+#include "proto/channel.h"
+#include "proto/queue.h"
+#include "proto/util.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_MOST_MS  10000
+#define STOP_PATIENCE_MS 1000
+#define DONE_BATCH       64
+
+enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
+
+struct worker {
+    struct worker_link *link;
+    enum worker_state state;
+    uint32_t generation;
+    pid_t pid;
+    int control_fd;
+    int pid_fd;
+    int doorbell_fd;
+    uv_poll_t control_poll;
+    uv_poll_t pid_poll;
+    uv_poll_t doorbell_poll;
+    unsigned n_handles; /* that libuv still holds */
+    struct queue *queue;
+    uint32_t n_segments; /* mapped by the worker */
+    uint32_t n_manifests;
+    struct worker_caps caps;
+    struct manifest_op *ops;
+    bool has_unpublished[PRIORITY_COUNT];
+    void *chunks[PRIORITY_COUNT][WORK_ENTRIES]; /* what its places hold, by index */
+    struct worker *next;                        /* the link's list of dying workers */
+};
+
+struct worker_link {
+    struct worker_link_config config;
+    struct worker *current; /* NULL while a restart waits */
+    struct worker *dying;
+    uv_timer_t restart_timer;
+    uint32_t generation;
+    uint32_t backoff_ms;
+    bool is_closing;
+    uint64_t n_starts;
+    uint64_t n_deaths;
+    struct worker_caps caps; /* of the last worker that became ready */
+    struct manifest_op *ops;
+    uint32_t n_ops;
+};
+
+static void restart(struct worker_link *link);
+
+/* ---- lives ---------------------------------------------------------------------------------- */
+
+static void worker_free(struct worker *worker)
+{
+    queue_destroy(worker->queue);
+    close_fd(&worker->control_fd);
+    close_fd(&worker->pid_fd);
+    close_fd(&worker->doorbell_fd);
+    free(worker->ops);
+    free(worker);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct worker *worker = handle->data;
+
+    worker->n_handles--;
+    if (worker->n_handles == 0) {
+        worker_free(worker);
+    }
+}
+
+/* Watch a descriptor of the worker's; uv_close() comes before close(), see worker_free(). */
+static int worker_watch(struct worker *worker, uv_poll_t *poll, int fd, uv_poll_cb on_event)
+{
+    int r = uv_poll_init(worker->link->config.loop, poll, fd);
+
+    if (r < 0) {
+        return r;
+    }
+    poll->data = worker;
+    worker->n_handles++;
+    return uv_poll_start(poll, UV_READABLE | UV_DISCONNECT, on_event);
+}
+
+/* It has exited, or never was: let go of everything. */
+static void worker_bury(struct worker *worker)
+{
+    if (worker->n_handles == 0) {
+        worker_free(worker);
+        return;
+    }
+    uv_poll_t *polls[] = {&worker->control_poll, &worker->pid_poll, &worker->doorbell_poll};
+    for (unsigned i = 0; i < ARRAY_SIZE(polls); i++) {
+        if (polls[i]->data == worker && !uv_is_closing((uv_handle_t *)polls[i])) {
+            uv_close((uv_handle_t *)polls[i], on_handle_closed);
+        }
+    }
+}
+
+static void worker_kill(const struct worker *worker)
+{
+    syscall(SYS_pidfd_send_signal, worker->pid_fd, SIGKILL, NULL, 0);
+}
+
+/* The worker is gone or no longer trusted: no more work for it, and the next one starts. */
+static void worker_condemn(struct worker *worker, const char *reason)
+{
+    struct worker_link *link = worker->link;
+
+    if (worker->state == WORKER_DYING) {
+        return;
+    }
+    log_warning("worker %s (pid %d) is down: %s", link->config.backend, (int)worker->pid, reason);
+    uv_poll_stop(&worker->control_poll);
+    if (worker->doorbell_poll.data == worker) {
+        uv_poll_stop(&worker->doorbell_poll);
+    }
+    worker_kill(worker);
+    worker->state = WORKER_DYING;
+    worker->next = link->dying;
+    link->dying = worker;
+    link->current = NULL;
+    link->n_deaths++;
+    link->config.on_down(link->config.owner, reason);
+    restart(link);
+}
+
+static void deliver_done(struct worker *worker, const struct done_entry *done)
+{
+    for (uint32_t i = 0; i < done->count; i++) {
+        uint32_t index = done->first + i;
+        struct work_entry entry;
+        struct work_result result;
+
+        queue_work_read(worker->queue, done->queue, index, &entry, &result);
+        void **place = &worker->chunks[done->queue][index % WORK_ENTRIES];
+        void *chunk = STEAL(*place);
+        queue_work_release(worker->queue, done->queue, index);
+        worker->link->config.on_done(worker->link->config.owner, chunk, &result);
+    }
+}
+
+/* Returns false if the worker broke the rules of the queue. */
+static bool deliver_all_done(struct worker *worker)
+{
+    struct done_entry done[DONE_BATCH];
+    int n;
+
+    if (worker->queue == NULL) {
+        return true;
+    }
+    while ((n = queue_done_take(worker->queue, done, DONE_BATCH)) > 0) {
+        worker->link->backoff_ms = 0;
+        for (int i = 0; i < n; i++) {
+            deliver_done(worker, &done[i]);
+        }
+    }
+    return n == 0;
+}
+
+static void deliver_lost(struct worker *worker)
+{
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
+            if (worker->chunks[priority][i] != NULL) {
+                worker->link->config.on_lost(worker->link->config.owner,
+                                             STEAL(worker->chunks[priority][i]));
+            }
+        }
+    }
+}
+
+static void on_exit_seen(uv_poll_t *poll, int status, int events)
+{
+    struct worker *worker = poll->data;
+    struct worker_link *link = worker->link;
+    siginfo_t end = {0};
+
+    (void)status;
+    (void)events;
+    if (waitid(P_PIDFD, (id_t)worker->pid_fd, &end, WEXITED | WNOHANG) < 0 || end.si_pid == 0) {
+        return;
+    }
+    worker_condemn(worker, end.si_code == CLD_EXITED ? "it exited" : "it was killed");
+    log_info("worker %s (pid %d) ended: %s %d", link->config.backend, (int)worker->pid,
+             end.si_code == CLD_EXITED ? "exit code" : "signal", end.si_status);
+    for (struct worker **at = &link->dying; *at != NULL; at = &(*at)->next) {
+        if (*at == worker) {
+            *at = worker->next;
+            break;
+        }
+    }
+    /* What it announced before it died is done; only the rest is lost. */
+    deliver_all_done(worker);
+    deliver_lost(worker);
+    worker_bury(worker);
+}
+
+/* ---- fitting -------------------------------------------------------------------------------- */
+
+static int send_control(struct worker *worker, const struct control_message *message,
+                        const int *fds, uint32_t n_fds)
+{
+    return channel_send_packet(worker->control_fd, message, sizeof(*message), fds, n_fds);
+}
+
+static void on_doorbell(uv_poll_t *poll, int status, int events)
+{
+    struct worker *worker = poll->data;
+
+    (void)status;
+    (void)events;
+    channel_drain(worker->doorbell_fd, NULL);
+    worker_link_poll(worker->link);
+}
+
+/* One segment at a time: the next goes out when the last is mapped. */
+static int send_next_segment(struct worker *worker)
+{
+    struct pool *pool = worker->link->config.pool;
+    int fd = pool_segment_fd(pool, worker->n_segments);
+    struct control_message message = {
+        .type = CONTROL_SEGMENT_ADD,
+        .abi = WORKER_ABI,
+        .segment = {.id = worker->n_segments, .size = POOL_SEGMENT_SIZE},
+    };
+
+    return send_control(worker, &message, &fd, 1);
+}
+
+static int send_queues(struct worker *worker)
+{
+    struct worker_link *link = worker->link;
+    int doorbell[2];
+    struct control_message message = {
+        .type = CONTROL_QUEUES,
+        .abi = WORKER_ABI,
+        .queues = {.generation = worker->generation, .n_job_slots = LIMIT_JOB_SLOTS},
+    };
+    int r = queue_create(worker->generation, &worker->queue);
+
+    if (r < 0) {
+        return r;
+    }
+    r = channel_pair(true, doorbell);
+    if (r < 0) {
+        return r;
+    }
+    worker->doorbell_fd = doorbell[0];
+    int fds[] = {queue_fd(worker->queue), job_slots_fd(link->config.job_slots), doorbell[1]};
+    r = send_control(worker, &message, fds, ARRAY_SIZE(fds));
+    close(doorbell[1]);
+    if (r < 0) {
+        return r;
+    }
+    worker->state = WORKER_FITTING;
+    return worker_watch(worker, &worker->doorbell_poll, worker->doorbell_fd, on_doorbell);
+}
+
+/* Jobs refer to the ops of the first worker: a later one must announce the same. */
+static bool has_same_ops(const struct worker *worker)
+{
+    const struct worker_link *link = worker->link;
+
+    return link->ops == NULL ||
+           (worker->caps.n_ops == link->n_ops &&
+            memcmp(worker->ops, link->ops, link->n_ops * sizeof(*link->ops)) == 0);
+}
+
+static void become_ready(struct worker *worker)
+{
+    struct worker_link *link = worker->link;
+
+    worker->state = WORKER_READY;
+    link->caps = worker->caps;
+    if (link->ops == NULL) {
+        link->ops = STEAL(worker->ops);
+        link->n_ops = worker->caps.n_ops;
+    }
+    log_info("worker %s (pid %d) is ready: device %s, %s, %u ops", worker->caps.backend,
+             (int)worker->pid, worker->caps.device, worker->caps.name, link->n_ops);
+    link->config.on_ready(link->config.owner);
+}
+
+/* ---- control messages ----------------------------------------------------------------------- */
+
+static const char *on_hello(struct worker *worker, const struct control_message *message)
+{
+    if (worker->state != WORKER_STARTING || worker->ops != NULL ||
+        message->hello.n_ops > WORKER_OPS_MAX || message->hello.n_ops == 0) {
+        return "it sent a bad HELLO";
+    }
+    worker->caps = message->hello;
+    worker->caps.backend[sizeof(worker->caps.backend) - 1] = '\0';
+    worker->caps.device[sizeof(worker->caps.device) - 1] = '\0';
+    worker->caps.name[sizeof(worker->caps.name) - 1] = '\0';
+    worker->caps.uuid[sizeof(worker->caps.uuid) - 1] = '\0';
+    worker->ops = calloc(worker->caps.n_ops, sizeof(*worker->ops));
+    return worker->ops == NULL ? "no memory for its ops" : NULL;
+}
+
+static const char *on_manifest(struct worker *worker, const struct control_message *message)
+{
+    struct failure failure;
+
+    if (worker->state != WORKER_STARTING || worker->n_manifests >= worker->caps.n_ops ||
+        message->manifest.index != worker->n_manifests) {
+        return "it sent a manifest out of order";
+    }
+    worker->ops[worker->n_manifests] = message->manifest.op;
+    if (manifest_check(&worker->ops[worker->n_manifests], &failure) < 0) {
+        log_error("manifest of op %u: %s", worker->n_manifests, failure.message);
+        return "it sent a bad manifest";
+    }
+    worker->n_manifests++;
+    if (worker->n_manifests < worker->caps.n_ops) {
+        return NULL;
+    }
+    if (!has_same_ops(worker)) {
+        return "its ops are not those gpupiped started with: restart gpupiped";
+    }
+    return send_queues(worker) < 0 || send_next_segment(worker) < 0 ? "it did not take its queues"
+                                                                    : NULL;
+}
+
+static const char *on_segment_ok(struct worker *worker, const struct control_message *message)
+{
+    if (worker->state != WORKER_FITTING || message->segment.id != worker->n_segments) {
+        return "it mapped a segment out of order";
+    }
+    worker->n_segments++;
+    if (worker->n_segments == pool_n_segments(worker->link->config.pool)) {
+        become_ready(worker);
+        return NULL;
+    }
+    return send_next_segment(worker) < 0 ? "it did not take a segment" : NULL;
+}
+
+/* Returns NULL, or why the worker is to be condemned. */
+static const char *handle_control(struct worker *worker, struct control_message *message,
+                                  char *reason, size_t reason_size)
+{
+    if (message->abi != WORKER_ABI) {
+        return "it was built for another version of gpupiped";
+    }
+    switch (message->type) {
+    case CONTROL_HELLO:
+        return on_hello(worker, message);
+    case CONTROL_MANIFEST:
+        return on_manifest(worker, message);
+    case CONTROL_SEGMENT_OK:
+        return on_segment_ok(worker, message);
+    case CONTROL_READY: /* its queues are mapped; segments are counted by themselves */
+    case CONTROL_SEGMENT_GONE:
+    case CONTROL_PONG:
+        return NULL;
+    case CONTROL_FATAL:
+        message->fatal.message[sizeof(message->fatal.message) - 1] = '\0';
+        snprintf(reason, reason_size, "%s", message->fatal.message);
+        return reason;
+    default:
+        return "it sent an unknown control message";
+    }
+}
+
+static void on_control(uv_poll_t *poll, int status, int events)
+{
+    struct worker *worker = poll->data;
+
+    (void)status;
+    (void)events;
+    while (worker->state != WORKER_DYING) {
+        struct control_message message = {0};
+        char reason[sizeof(message.fatal.message)];
+        uint32_t n_fds = 0;
+        ssize_t size =
+            channel_receive_packet(worker->control_fd, &message, sizeof(message), NULL, &n_fds);
+        const char *problem = NULL;
+
+        if (size == -EAGAIN || size == -EINTR) {
+            return;
+        }
+        if (size == 0) {
+            problem = "its socket ended";
+        } else if (size != sizeof(message)) {
+            problem = "it sent a malformed control message";
+        } else {
+            problem = handle_control(worker, &message, reason, sizeof(reason));
+        }
+        if (problem != NULL) {
+            worker_condemn(worker, problem);
+        }
+    }
+}
+
+/* ---- starting ------------------------------------------------------------------------------- */
+
+static int worker_start(struct worker_link *link, struct failure *ret_failure)
+{
+    int control[2] = {-1, -1};
+    struct worker *worker = calloc(1, sizeof(*worker));
+
+    if (worker == NULL || channel_pair(false, control) < 0) {
+        free(worker);
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "no memory or descriptors for a worker");
+    }
+    worker->link = link;
+    worker->generation = ++link->generation;
+    worker->doorbell_fd = -1;
+    worker->control_fd = control[0];
+    worker->pid_fd = spawner_start(link->config.spawner, link->config.backend, control[1],
+                                   &worker->pid, ret_failure);
+    close(control[1]);
+    if (worker->pid_fd < 0) {
+        int r = worker->pid_fd;
+        worker_free(worker);
+        return r;
+    }
+    /* libuv makes the front end's end non-blocking; the worker's end blocks, as it likes. */
+    if (worker_watch(worker, &worker->control_poll, worker->control_fd, on_control) < 0 ||
+        worker_watch(worker, &worker->pid_poll, worker->pid_fd, on_exit_seen) < 0) {
+        worker_kill(worker);
+        waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED);
+        worker_bury(worker);
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "cannot watch a worker");
+    }
+    link->current = worker;
+    link->n_starts++;
+    return 0;
+}
+
+static void on_restart_timer(uv_timer_t *timer)
+{
+    struct worker_link *link = timer->data;
+    struct failure failure;
+
+    if (link->is_closing) {
+        return;
+    }
+    if (worker_start(link, &failure) < 0) {
+        log_error("cannot restart the worker: %s", failure.message);
+        restart(link);
+    }
+}
+
+static void restart(struct worker_link *link)
+{
+    uint32_t wait_ms = link->backoff_ms;
+
+    link->backoff_ms =
+        wait_ms == 0 ? BACKOFF_FIRST_MS : MIN(2 * wait_ms, (uint32_t)BACKOFF_MOST_MS);
+    if (!link->is_closing) {
+        uv_timer_start(&link->restart_timer, on_restart_timer, wait_ms, 0);
+    }
+}
+
+int worker_link_create(const struct worker_link_config *config, struct worker_link **ret_link,
+                       struct failure *ret_failure)
+{
+    struct worker_link *link = calloc(1, sizeof(*link));
+
+    if (link == NULL) {
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "no memory");
+    }
+    link->config = *config;
+    uv_timer_init(config->loop, &link->restart_timer);
+    link->restart_timer.data = link;
+    int r = worker_start(link, ret_failure);
+    if (r < 0) {
+        worker_link_destroy(link);
+        return r;
+    }
+    *ret_link = link;
+    return 0;
+}
+
+/* End of file asks the worker to exit; it gets a second. */
+static void worker_end(struct worker *worker)
+{
+    struct pollfd exited = {.fd = worker->pid_fd, .events = POLLIN};
+
+    shutdown(worker->control_fd, SHUT_RDWR);
+    if (poll(&exited, 1, STOP_PATIENCE_MS) <= 0) {
+        worker_kill(worker);
+    }
+    while (waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR) {
+    }
+    worker_bury(worker);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct worker_link *link = handle->data;
+
+    free(link->ops);
+    free(link);
+}
+
+void worker_link_destroy(struct worker_link *link)
+{
+    if (link == NULL) {
+        return;
+    }
+    link->is_closing = true;
+    if (link->current != NULL) {
+        worker_end(STEAL(link->current));
+    }
+    while (link->dying != NULL) {
+        struct worker *worker = link->dying;
+        link->dying = worker->next;
+        worker_end(worker);
+    }
+    uv_close((uv_handle_t *)&link->restart_timer, on_timer_closed);
+}
+
+/* ---- use ------------------------------------------------------------------------------------ */
+
+bool worker_link_is_ready(const struct worker_link *link)
+{
+    return link->current != NULL && link->current->state == WORKER_READY;
+}
+
+const struct worker_caps *worker_link_caps(const struct worker_link *link)
+{
+    return &link->caps;
+}
+
+const struct manifest_op *worker_link_op(const struct worker_link *link, uint32_t index)
+{
+    assert(index < link->n_ops);
+    return &link->ops[index];
+}
+
+uint32_t worker_link_n_ops(const struct worker_link *link)
+{
+    return link->n_ops;
+}
+
+int worker_link_submit(struct worker_link *link, enum priority priority, struct work_entry *entry,
+                       void *chunk)
+{
+    struct worker *worker = link->current;
+    uint32_t index;
+
+    if (!worker_link_is_ready(link)) {
+        return -EAGAIN;
+    }
+    int r = queue_work_put(worker->queue, priority, entry, &index);
+    if (r < 0) {
+        return r;
+    }
+    worker->chunks[priority][index % WORK_ENTRIES] = chunk;
+    worker->has_unpublished[priority] = true;
+    return 0;
+}
+
+void worker_link_publish(struct worker_link *link)
+{
+    struct worker *worker = link->current;
+    bool is_asleep = false;
+
+    if (worker == NULL) {
+        return;
+    }
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        if (worker->has_unpublished[priority]) {
+            worker->has_unpublished[priority] = false;
+            is_asleep |= queue_work_publish(worker->queue, priority);
+        }
+    }
+    if (is_asleep) {
+        channel_ring(worker->doorbell_fd);
+    }
+}
+
+void worker_link_poll(struct worker_link *link)
+{
+    if (worker_link_is_ready(link) && !deliver_all_done(link->current)) {
+        worker_condemn(link->current, "it broke the rules of its queue");
+    }
+}
+
+bool worker_link_sleep(struct worker_link *link)
+{
+    return !worker_link_is_ready(link) || queue_done_sleep(link->current->queue);
+}
+
+void worker_link_awake(struct worker_link *link)
+{
+    if (worker_link_is_ready(link)) {
+        queue_done_awake(link->current->queue);
+    }
+}
+
+uint64_t worker_link_starts(const struct worker_link *link)
+{
+    return link->n_starts;
+}
+
+uint64_t worker_link_deaths(const struct worker_link *link)
+{
+    return link->n_deaths;
+}
+
+uint32_t worker_link_in_flight(const struct worker_link *link)
+{
+    uint32_t n = 0;
+
+    for (enum priority priority = 0; worker_link_is_ready(link) && priority < PRIORITY_COUNT;
+         priority++) {
+        n += queue_work_in_flight(link->current->queue, priority);
+    }
+    return n;
+}

@@ -1,0 +1,84 @@
+/*
+ * Worker link: the front end's side of one device's worker, over all of the worker's lives.
+ *
+ * Each life ("generation") is a process with a control socket, a pidfd and a queue memfd of its
+ * own. Its states, in order:
+ *
+ *     STARTING   exec'd; HELLO and MANIFESTs are on their way
+ *     FITTING    has its queues; segments are mapped one by one
+ *     READY      takes work
+ *     DYING      its socket ended or it broke the rules: SIGKILL was sent, the next one is starting
+ *     (freed)    its pidfd reported the exit
+ *
+ * What a dead worker had in flight is reported lost only when its pidfd reports the exit: until
+ * then it may still write to its chunks' memory.  The next generation takes new work meanwhile.
+ *
+ * Respawning is immediate, and backs off (100 ms doubling to 10 s) on deaths without an answered
+ * chunk between them.
+ *
+ * Thread: the front end's loop; callbacks come from there.
+ */
+#pragma once
+
+#include "daemon/job_slots.h"
+#include "daemon/pool.h"
+#include "daemon/spawner.h"
+#include "proto/worker_abi.h"
+
+#include <stdbool.h>
+#include <uv.h>
+
+#define WORKER_OPS_MAX 64
+
+struct worker_link;
+
+struct worker_link_config {
+    uv_loop_t *loop;
+    struct spawner *spawner;
+    struct pool *pool;
+    struct job_slots *job_slots;
+    const char *backend; /* the program is gpupipe-worker-<backend>; a literal */
+
+    void *owner; /* what the callbacks get */
+    /* It takes work (again); caps and ops are known. */
+    void (*on_ready)(void *owner);
+    /* It does not any more; reason is for people. */
+    void (*on_down)(void *owner, const char *reason);
+    /* A chunk's answer; result is a copy. */
+    void (*on_done)(void *owner, void *chunk, const struct work_result *result);
+    /* A chunk died with its worker, which has exited. */
+    void (*on_lost)(void *owner, void *chunk);
+};
+
+/* Starts the first worker.  A missing worker program fails here; later ones are retried. */
+int worker_link_create(const struct worker_link_config *config, struct worker_link **ret_link,
+                       struct failure *ret_failure);
+/*
+ * Stop the worker: orderly, and after a second by force.  Blocks for that long at most; chunks in
+ * flight are dropped without a callback.  The loop must run once more before it is closed.
+ */
+void worker_link_destroy(struct worker_link *link);
+
+bool worker_link_is_ready(const struct worker_link *link);
+/* Valid from the first on_ready on. */
+const struct worker_caps *worker_link_caps(const struct worker_link *link);
+const struct manifest_op *worker_link_op(const struct worker_link *link, uint32_t index);
+uint32_t worker_link_n_ops(const struct worker_link *link);
+
+/*
+ * Hand over a chunk; entry->tag is the link's.  It becomes visible at worker_link_publish().  0, or
+ * -EAGAIN when the worker is not ready or its queue has no place.
+ */
+int worker_link_submit(struct worker_link *link, enum priority priority, struct work_entry *entry,
+                       void *chunk);
+void worker_link_publish(struct worker_link *link);
+
+/* Deliver what is done: between reads, and whenever the loop wakes. */
+void worker_link_poll(struct worker_link *link);
+/* Before the loop blocks: false if something came meanwhile.  After it: worker_link_awake(). */
+bool worker_link_sleep(struct worker_link *link);
+void worker_link_awake(struct worker_link *link);
+
+uint64_t worker_link_starts(const struct worker_link *link);
+uint64_t worker_link_deaths(const struct worker_link *link);
+uint32_t worker_link_in_flight(const struct worker_link *link);

@@ -1,0 +1,300 @@
+/*
+ * Writer: the messages waiting to leave through a stream socket.
+ *
+ * A message is a list of iovecs, own bytes and referenced pieces mixed.  Own bytes lie in one
+ * growing buffer, so while a message is being built its own pieces have no address yet (NULL);
+ * writer_queue() fills the addresses in.  From then on the list shrinks from the front as its bytes
+ * leave.
+ *
+ * Threads: whoever owns the socket.
+ */
+#include "proto/writer.h"
+
+#include "proto/channel.h"
+#include "proto/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WRITER_IOV_MAX 64 /* pieces of one sendmsg(); not tuned */
+
+#define OWN_FIRST_SIZE 128 /* what most heads fit in */
+#define IOV_FIRST      4
+
+struct writer_message {
+    struct writer_message *next;
+    void (*on_sent)(void *arg, bool is_sent);
+    void *arg;
+
+    uint8_t *own; /* the bytes that were copied */
+    size_t own_size;
+    size_t own_capacity;
+
+    struct iovec *iov;
+    size_t n_iov;
+    size_t iov_capacity;
+    size_t first;  /* the iovec that leaves next */
+    uint64_t left; /* bytes that have not left yet */
+};
+
+struct writer {
+    struct writer_message *first;
+    struct writer_message **end; /* where the next message is linked */
+    uint64_t waiting;
+    uint64_t sent;
+};
+
+int writer_create(struct writer **ret_writer)
+{
+    struct writer *writer = calloc(1, sizeof(*writer));
+
+    if (writer == NULL) {
+        return -ENOMEM;
+    }
+    writer->end = &writer->first;
+    *ret_writer = writer;
+    return 0;
+}
+
+static struct writer_message *remove_first(struct writer *writer)
+{
+    struct writer_message *message = writer->first;
+
+    writer->first = message->next;
+    if (writer->first == NULL) {
+        writer->end = &writer->first;
+    }
+    message->next = NULL;
+    return message;
+}
+
+static void free_message(struct writer_message *message)
+{
+    free(message->own);
+    free(message->iov);
+    free(message);
+}
+
+static void end_message(struct writer_message *message, bool is_sent)
+{
+    if (message->on_sent != NULL) {
+        message->on_sent(message->arg, is_sent);
+    }
+    free_message(message);
+}
+
+void writer_destroy(struct writer *writer)
+{
+    if (writer == NULL) {
+        return;
+    }
+    while (writer->first != NULL) {
+        end_message(remove_first(writer), false);
+    }
+    free(writer);
+}
+
+int writer_begin(struct writer_message **ret_message, void (*on_sent)(void *arg, bool is_sent),
+                 void *arg)
+{
+    struct writer_message *message = calloc(1, sizeof(*message));
+
+    if (message == NULL) {
+        return -ENOMEM;
+    }
+    message->on_sent = on_sent;
+    message->arg = arg;
+    *ret_message = message;
+    return 0;
+}
+
+/* Room for n more elements in a growing array. */
+static int reserve(void **array, size_t *capacity, size_t used, size_t n, size_t least,
+                   size_t element_size)
+{
+    size_t wanted = MAX(*capacity, least);
+    void *grown;
+
+    if (*capacity - used >= n) {
+        return 0;
+    }
+    while (wanted - used < n) {
+        wanted *= 2;
+    }
+    grown = realloc(*array, wanted * element_size);
+    if (grown == NULL) {
+        return -ENOMEM;
+    }
+    *array = grown;
+    *capacity = wanted;
+    return 0;
+}
+
+static int add_piece(struct writer_message *message, const void *base, size_t size)
+{
+    int r = reserve((void **)&message->iov, &message->iov_capacity, message->n_iov, 1, IOV_FIRST,
+                    sizeof(*message->iov));
+
+    if (r < 0) {
+        return r;
+    }
+    message->iov[message->n_iov++] = (struct iovec){.iov_base = (void *)base, .iov_len = size};
+    message->left += size;
+    return 0;
+}
+
+int writer_add_copy(struct writer_message *message, const void *bytes, size_t size)
+{
+    struct iovec *last = message->n_iov > 0 ? &message->iov[message->n_iov - 1] : NULL;
+    int r;
+
+    if (size == 0) {
+        return 0;
+    }
+    r = reserve((void **)&message->own, &message->own_capacity, message->own_size, size,
+                OWN_FIRST_SIZE, 1);
+    if (r < 0) {
+        return r;
+    }
+    if (last != NULL && last->iov_base == NULL) {
+        last->iov_len += size;
+        message->left += size;
+    } else {
+        r = add_piece(message, NULL, size);
+        if (r < 0) {
+            return r;
+        }
+    }
+    memcpy(message->own + message->own_size, bytes, size);
+    message->own_size += size;
+    return 0;
+}
+
+int writer_add_ref(struct writer_message *message, const void *bytes, size_t size)
+{
+    return size == 0 ? 0 : add_piece(message, bytes, size);
+}
+
+void writer_abandon(struct writer_message *message)
+{
+    if (message != NULL) {
+        free_message(message);
+    }
+}
+
+void writer_queue(struct writer *writer, struct writer_message *message)
+{
+    uint8_t *own = message->own;
+
+    for (size_t i = 0; i < message->n_iov; i++) {
+        if (message->iov[i].iov_base == NULL) {
+            message->iov[i].iov_base = own;
+            own += message->iov[i].iov_len;
+        }
+    }
+    writer->waiting += message->left;
+    *writer->end = message;
+    writer->end = &message->next;
+}
+
+/* Collect what leaves next, at most budget bytes; across messages, so that many small ones cost
+ * one system call. */
+static size_t gather(const struct writer *writer, size_t budget, struct iovec iov[WRITER_IOV_MAX])
+{
+    size_t n = 0;
+
+    for (const struct writer_message *m = writer->first; m != NULL; m = m->next) {
+        for (size_t i = m->first; i < m->n_iov; i++) {
+            if (n == WRITER_IOV_MAX || budget == 0) {
+                return n;
+            }
+            iov[n] = m->iov[i];
+            iov[n].iov_len = MIN(iov[n].iov_len, budget);
+            budget -= iov[n].iov_len;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Take up to size bytes off the message's front; returns how many. */
+static size_t advance(struct writer_message *message, size_t size)
+{
+    size_t taken = 0;
+
+    while (message->left > 0 && taken < size) {
+        struct iovec *piece = &message->iov[message->first];
+        size_t n = MIN(piece->iov_len, size - taken);
+
+        piece->iov_base = (uint8_t *)piece->iov_base + n;
+        piece->iov_len -= n;
+        message->left -= n;
+        taken += n;
+        if (piece->iov_len == 0) {
+            message->first++;
+        }
+    }
+    return taken;
+}
+
+/* Size bytes have left: account for all of them before any callback sees the writer. */
+static void retire(struct writer *writer, size_t size)
+{
+    struct writer_message *done = NULL;
+    struct writer_message **done_end = &done;
+
+    writer->waiting -= size;
+    writer->sent += size;
+    while (writer->first != NULL) {
+        size -= advance(writer->first, size);
+        if (writer->first->left > 0) {
+            break;
+        }
+        *done_end = remove_first(writer);
+        done_end = &(*done_end)->next;
+    }
+    while (done != NULL) {
+        struct writer_message *message = done;
+
+        done = message->next;
+        end_message(message, true);
+    }
+}
+
+int writer_send(struct writer *writer, int fd, size_t budget)
+{
+    while (writer->first != NULL) {
+        struct iovec iov[WRITER_IOV_MAX];
+        size_t n_iov = gather(writer, budget, iov);
+        ssize_t n = 0;
+
+        if (n_iov == 0 && writer->waiting > 0) {
+            return 0;
+        }
+        if (n_iov > 0) {
+            n = channel_send(fd, iov, n_iov);
+        }
+        if (n < 0) {
+            return n == -EAGAIN ? 0 : (int)n;
+        }
+        budget -= (size_t)n;
+        retire(writer, (size_t)n);
+    }
+    return 1;
+}
+
+bool writer_is_empty(const struct writer *writer)
+{
+    return writer->first == NULL;
+}
+
+uint64_t writer_waiting(const struct writer *writer)
+{
+    return writer->waiting;
+}
+
+uint64_t writer_sent(const struct writer *writer)
+{
+    return writer->sent;
+}

@@ -1,0 +1,122 @@
+/*
+ * Priorities: bulk work is held back, so that what is urgent overtakes it.  Judged by the order of
+ * the answers on one connection, never by time.
+ */
+#include "tests/check.h"
+#include "tests/harness.h"
+#include "tests/random.h"
+#include "tests/wire.h"
+
+/*
+ * sha256 of single bytes: little to send and much to compute, so that the pushes are all in long
+ * before they are done.
+ */
+enum { N_PUSHES = 16 };
+
+/* A job whose pushes all lie in `buffer`, behind each other. */
+static uint64_t pack_job(struct wire *wire, const char *priority, msgpack_sbuffer *buffer)
+{
+    const msgpack_object *opened = wire_call(
+        wire, "job.open", "['sha256', {block: 1}, {priority: %s, window: 16, max_push: 2097152}]",
+        priority);
+    uint64_t job = (uint64_t)wire_number(opened, "job");
+
+    CHECK_EQ(wire_number(opened, "credit"), N_PUSHES);
+    for (unsigned i = 0; i < N_PUSHES; i++) {
+        wire_pack(wire, buffer, "job.push", "[%lu, %lu, {}, [<65536>]]", job, (uint64_t)i);
+    }
+    return job;
+}
+
+static bool is_result_of(const msgpack_object *message, uint64_t job)
+{
+    return wire_number(message, "0") == 2 && strcmp(wire_text(message, "1"), "job.result") == 0 &&
+           wire_number(message, "2.0") == job;
+}
+
+static bool is_response(const msgpack_object *message, uint32_t msgid)
+{
+    return wire_number(message, "0") == 1 && wire_number(message, "1") == msgid;
+}
+
+static void test_urgent_overtakes_bulk(void)
+{
+    struct harness *daemon = harness_start("--pinned-pool", "256M");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    unsigned n_before = 0, n_after = 0;
+    bool is_answered = false;
+    msgpack_sbuffer buffer;
+    uint32_t urgent;
+    uint64_t bulk;
+
+    msgpack_sbuffer_init(&buffer);
+    bulk = pack_job(wire, "bulk", &buffer);
+    urgent = wire_pack(wire, &buffer, "run", "['copy', {}, {priority: 'urgent'}, [<1000>]]");
+    wire_send_bytes(wire, buffer.data, buffer.size);
+    msgpack_sbuffer_destroy(&buffer);
+    while (n_before + n_after < N_PUSHES || !is_answered) {
+        const msgpack_object *message = wire_receive(wire);
+
+        CHECK(message != NULL);
+        is_answered |= is_response(message, urgent);
+        n_before += is_result_of(message, bulk) && !is_answered;
+        n_after += is_result_of(message, bulk) && is_answered;
+    }
+    printf("# %u of %d bulk results came before the urgent one\n", n_before, N_PUSHES);
+    CHECK_LE(n_before, N_PUSHES / 2);
+}
+
+static void test_bulk_waits_for_normal_and_is_not_starved(void)
+{
+    struct harness *daemon = harness_start("--pinned-pool", "256M");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    unsigned n_bulk = 0, n_normal = 0, n_bulk_before_last_normal = 0;
+    msgpack_sbuffer buffer;
+    uint64_t bulk, normal;
+
+    msgpack_sbuffer_init(&buffer);
+    bulk = pack_job(wire, "bulk", &buffer);
+    normal = pack_job(wire, "normal", &buffer);
+    wire_send_bytes(wire, buffer.data, buffer.size);
+    msgpack_sbuffer_destroy(&buffer);
+    while (n_bulk < N_PUSHES || n_normal < N_PUSHES) {
+        const msgpack_object *message = wire_receive(wire);
+
+        CHECK(message != NULL);
+        n_bulk += is_result_of(message, bulk);
+        n_normal += is_result_of(message, normal);
+        n_bulk_before_last_normal = n_normal < N_PUSHES ? n_bulk : n_bulk_before_last_normal;
+    }
+    printf("# %u of %d bulk results came before the last normal one\n", n_bulk_before_last_normal,
+           N_PUSHES);
+    CHECK_LT(n_bulk_before_last_normal, N_PUSHES);
+}
+
+static void test_bulk_in_flight_is_bounded(void)
+{
+    struct harness *daemon = harness_start("--pinned-pool", "256M");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *watcher = wire_connect(harness_socket(daemon));
+    int64_t n_most = 0;
+    msgpack_sbuffer buffer;
+
+    msgpack_sbuffer_init(&buffer);
+    pack_job(wire, "bulk", &buffer);
+    wire_send_bytes(wire, buffer.data, buffer.size);
+    msgpack_sbuffer_destroy(&buffer);
+    for (unsigned i = 0; i < 50; i++) {
+        const msgpack_object *stats = wire_call(watcher, "stats", "[]");
+        int64_t n = wire_number(stats, "chunks_in_flight");
+
+        n_most = n > n_most ? n : n_most;
+    }
+    for (unsigned i = 0; i < N_PUSHES; i++) {
+        wire_notification(wire, "job.result");
+    }
+    printf("# at most %d chunks were in flight\n", (int)n_most);
+    CHECK_LE(n_most, 12);
+}
+
+CHECK_MAIN(CHECK_TEST(test_urgent_overtakes_bulk),
+           CHECK_TEST(test_bulk_waits_for_normal_and_is_not_starved),
+           CHECK_TEST(test_bulk_in_flight_is_bounded))
