@@ -156,6 +156,14 @@ void front_expect_exit(struct front *front, int status)
     CHECK_EQ(got, status);
 }
 
+void front_ping(struct front *front)
+{
+    struct control_message message = {.type = CONTROL_PING, .abi = WORKER_ABI};
+
+    front_send(front, &message, NULL, 0);
+    front_expect(front, CONTROL_PONG, &message);
+}
+
 void *front_add_segment(struct front *front, uint32_t id, size_t size)
 {
     struct control_message message = {.type = CONTROL_SEGMENT_ADD, .abi = WORKER_ABI};

@@ -59,6 +59,9 @@ void front_finish(struct front *front);
 /* End of file, and then the exit status. */
 void front_expect_exit(struct front *front, int status);
 
+/* PING, and wait for its PONG. */
+void front_ping(struct front *front);
+
 /* Make a segment, lend it, and wait for its OK.  Filled with 0xa5. */
 void *front_add_segment(struct front *front, uint32_t id, size_t size);
 void front_drop_segment(struct front *front, uint32_t id);

@@ -1,43 +1,24 @@
 /*
  * The worker program, with the test as its front end and no daemon: the greeting, work of every
- * kind, priorities, entries and messages that are wrong, and every way in which a worker ends.
+ * kind, priorities, and entries that are wrong.
  *
  * GPUPIPE_WORKER is the real program; GPUPIPE_FAKE_WORKER is the same but for its ops, which are
  * those of tests/fake_ops.h: what must not depend on time is steered by its gates.
  */
-#include "proto/channel.h"
 #include "proto/shm.h"
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/fake_ops.h"
+#include "tests/random.h"
 #include "tests/worker/front_end.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 
 #define REAL         "GPUPIPE_WORKER"
 #define FAKE         "GPUPIPE_FAKE_WORKER"
 #define SEGMENT_SIZE (1u << 20)
 
 static struct front front; /* of the running test */
-static uint64_t random_state;
-
-static void seed_random(void)
-{
-    random_state = now_ns() | 1;
-    printf("# seed %" PRIu64 "\n", random_state);
-}
-
-static uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
 /* ---- the command line ---------------------------------------------------------------------- */
 
 /* Output and exit status of the worker, run by hand. */
@@ -124,7 +105,6 @@ static void test_map_over_several_segments(void)
     float *x, *y, *z;
     uint32_t op;
 
-    seed_random();
     front_start_ready(&front, REAL, UINT32_MAX - 20);
     op = front_op(&front, "saxpy");
     CHECK_EQ(manifest_pack(&front.ops[op], &a, 1, params, &failure), 0);
@@ -133,8 +113,8 @@ static void test_map_over_several_segments(void)
     y = front_add_segment(&front, 5, SEGMENT_SIZE);
     z = front_add_segment(&front, 2, SEGMENT_SIZE);
     for (uint32_t i = 0; i < N_RECORDS; i++) {
-        x[i] = (float)(int32_t)next_random() / 1024;
-        y[i] = (float)(int32_t)next_random() / 4096;
+        x[i] = (float)(int32_t)random_u64() / 1024;
+        y[i] = (float)(int32_t)random_u64() / 4096;
     }
     for (uint32_t i = 0; i < N_CHUNKS; i++) {
         size_t offset = i * CHUNK * sizeof(float);
@@ -173,14 +153,13 @@ static void test_reduce(void)
     float *x;
     void *out;
 
-    seed_random();
     front_start_ready(&front, REAL, 0);
     op = &front.ops[front_op(&front, "sum")];
     front_set_job(&front, 0, front_op(&front, "sum"), NULL, 0);
     x = front_add_segment(&front, 0, SEGMENT_SIZE);
     out = front_add_segment(&front, 1, SEGMENT_SIZE);
     for (uint32_t i = 0; i < N_RECORDS; i++) {
-        int32_t whole = (int32_t)next_random() / 256;
+        int32_t whole = (int32_t)random_u64() / 256;
         x[i] = (float)whole;
         expected += (double)x[i];
     }
@@ -270,7 +249,6 @@ static uint32_t *start_with_closed_gates(void)
 {
     uint32_t *memory, index = 0;
 
-    seed_random();
     front_start_ready(&front, FAKE, 0);
     front_set_job(&front, 0, FAKE_GATE, NULL, 0);
     front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
@@ -313,7 +291,7 @@ static void test_urgent_overtakes(void)
         enum priority priority = i < N_BULK              ? PRIORITY_BULK
                                  : i < N_BULK + N_NORMAL ? PRIORITY_NORMAL
                                                          : PRIORITY_URGENT;
-        memory[IN_OFFSET / 4 + i] = (uint32_t)next_random();
+        memory[IN_OFFSET / 4 + i] = (uint32_t)random_u64();
         last_urgent = front_submit(&front, priority, affine_entry(i));
     }
     while (state_of(PRIORITY_URGENT, last_urgent) < RESULT_ISSUED) {
@@ -373,20 +351,11 @@ static void test_waiting_is_sleeping(void)
     front_await(&front, answers, 201);
 }
 
-static void ping(void)
-{
-    const struct control_message message = {.type = CONTROL_PING, .abi = WORKER_ABI};
-    struct control_message answer;
-
-    front_send(&front, &message, NULL, 0);
-    front_expect(&front, CONTROL_PONG, &answer);
-}
-
 static void test_ping_while_all_threads_compute(void)
 {
     start_with_closed_gates();
-    ping();
-    ping();
+    front_ping(&front);
+    front_ping(&front);
 }
 
 static void test_many_small_entries(void)
@@ -395,18 +364,17 @@ static void test_many_small_entries(void)
     static struct front_answer answers[N_PLACES];
     uint32_t *memory, n_done = 0;
 
-    seed_random();
     front_start_ready(&front, FAKE, UINT32_MAX - 1000);
     front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
     memory = front_add_segment(&front, 0, SEGMENT_SIZE);
     while (n_done < N_ENTRIES) {
         for (uint32_t i = 0; i < N_PLACES; i++) {
-            memory[IN_OFFSET / 4 + i] = (uint32_t)next_random();
+            memory[IN_OFFSET / 4 + i] = (uint32_t)random_u64();
             memory[OUT_OFFSET / 4 + i] = 0xa5a5a5a5u;
-            front_submit(&front, next_random() % PRIORITY_COUNT, affine_entry(i));
+            front_submit(&front, random_u64() % PRIORITY_COUNT, affine_entry(i));
         }
-        if (next_random() % 16 == 0) {
-            ping();
+        if (random_u64() % 16 == 0) {
+            front_ping(&front);
         }
         front_await(&front, answers, N_PLACES);
         for (uint32_t i = 0; i < N_PLACES; i++) {
@@ -524,6 +492,29 @@ static void test_bad_entries(void)
     }
 }
 
+/* Parameters that no front end packs: a record of nothing, and one larger than a segment may be. */
+static void test_bad_parameters(void)
+{
+    static const uint32_t blocks[] = {0, LIMIT_RECORD + 1, UINT32_MAX};
+    uint8_t params[LIMIT_PARAM_BYTES];
+    struct work_result result;
+    struct failure failure;
+    uint32_t op;
+
+    front_start_ready(&front, REAL, 0);
+    front_add_segment(&front, 0, SEGMENT_SIZE);
+    op = front_op(&front, "sha256");
+    CHECK_STR(front.ops[op].params[0].name, "block");
+    CHECK_EQ(manifest_pack(&front.ops[op], NULL, 0, params, &failure), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++) {
+        memcpy(params + front.ops[op].params[0].offset, &blocks[i], sizeof(blocks[i]));
+        front_set_job(&front, 0, op, params, sizeof(params));
+        result = front_run(&front, PRIORITY_NORMAL,
+                           (struct work_entry){.n_records = 1, .ref = {0, 65536}});
+        CHECK_EQ(result.status, STATUS_RANGE);
+    }
+}
+
 /* The last bytes of a segment are as good as the first, and a short tail needs only its own. */
 static void test_entries_that_just_fit(void)
 {
@@ -568,203 +559,10 @@ static void test_a_dropped_segment_is_gone(void)
     CHECK_EQ(memory[OUT_OFFSET / 4], 27);
 }
 
-/* ---- the end ------------------------------------------------------------------------------- */
-
-static void test_end_of_file_ends_it(void)
-{
-    front_start_ready(&front, FAKE, 0);
-    close(steal_fd(&front.control_fd));
-    front_expect_exit(&front, 0);
-}
-
-static void test_end_of_file_before_queues_ends_it(void)
-{
-    front_start(&front, FAKE);
-    close(steal_fd(&front.control_fd));
-    front_expect_exit(&front, 0);
-}
-
-static void test_stop(void)
-{
-    const struct control_message stop = {.type = CONTROL_STOP, .abi = WORKER_ABI};
-
-    front_start_ready(&front, FAKE, 0);
-    front_add_segment(&front, 0, SEGMENT_SIZE);
-    front_send(&front, &stop, NULL, 0);
-    front_expect_exit(&front, 0);
-}
-
-/* A terminal or a service manager may send it; only the front end decides. */
-static void test_signals_do_not_end_it(void)
-{
-    front_start_ready(&front, FAKE, 0);
-    kill(front.pid, SIGTERM);
-    kill(front.pid, SIGINT);
-    kill(front.pid, SIGHUP);
-    ping();
-}
-
-/* The middle process starts the worker and is killed; we hold the socket, so no end of file helps.
- */
-static void test_a_killed_front_end_ends_it(void)
-{
-    struct control_message hello;
-    int fds[2], status;
-    uint32_t n_fds = 0;
-    int pids[2];
-    pid_t middle, worker = 0;
-
-    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    CHECK_EQ(channel_pair(false, fds), 0);
-    CHECK_EQ(pipe2(pids, O_CLOEXEC), 0);
-    middle = fork();
-    if (middle == 0) {
-        worker = front_spawn(getenv(FAKE), fds[1]);
-        close(fds[1]);
-        _exit(write(pids[1], &worker, sizeof(worker)) < 0 || pause());
-    }
-    close(fds[1]);
-    close(pids[1]);
-    CHECK_GT(middle, 0);
-    CHECK_EQ(read(pids[0], &worker, sizeof(worker)), sizeof(worker));
-    CHECK_EQ(channel_receive_packet(fds[0], &hello, sizeof(hello), NULL, &n_fds), sizeof(hello));
-    CHECK_EQ(kill(middle, SIGKILL), 0);
-    CHECK_EQ(waitpid(middle, NULL, 0), middle);
-    CHECK_EQ(waitpid(worker, &status, 0), worker);
-    CHECK(WIFSIGNALED(status));
-    CHECK_EQ(WTERMSIG(status), SIGKILL);
-    close(fds[0]);
-    close(pids[0]);
-}
-
-static void expect_fatal(const char *words)
-{
-    struct control_message fatal;
-
-    front_expect(&front, CONTROL_FATAL, &fatal);
-    CHECK_NE(fatal.fatal.status, STATUS_OK);
-    CHECK_HAS(fatal.fatal.message, words);
-    front_expect_exit(&front, EXIT_FAILURE << 8);
-    front_finish(&front);
-}
-
-static struct control_message message_of(uint32_t type)
-{
-    return (struct control_message){.type = type, .abi = WORKER_ABI};
-}
-
-static void test_wrong_control_messages(void)
-{
-    struct control_message message = message_of(CONTROL_PING);
-
-    front_start(&front, FAKE);
-    message.abi = WORKER_ABI + 1;
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("ABI");
-
-    front_start(&front, FAKE);
-    message = message_of(CONTROL_HELLO);
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("type 1");
-
-    front_start(&front, FAKE);
-    message = message_of(UINT32_MAX);
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("type 4294967295");
-
-    front_start(&front, FAKE);
-    CHECK_EQ(channel_send_packet(front.control_fd, &message, 8, NULL, 0), 0);
-    expect_fatal("8 bytes");
-
-    front_start(&front, FAKE);
-    message = message_of(CONTROL_QUEUES);
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("descriptors");
-}
-
-static void test_wrong_queues(void)
-{
-    struct control_message message = message_of(CONTROL_QUEUES);
-    int fds[3];
-
-    front_start_ready(&front, FAKE, 0);
-    fds[0] = queue_fd(front.queue);
-    fds[1] = fds[2] = front.jobs_fd;
-    front_send(&front, &message, fds, 3);
-    expect_fatal("QUEUES came twice");
-
-    front_start(&front, FAKE);
-    fds[0] = fds[1] = fds[2] = shm_create("no-queue", 4096);
-    CHECK_GE(fds[0], 0);
-    front_send(&front, &message, fds, 3);
-    close(fds[0]);
-    expect_fatal("cannot map the queues");
-
-    front_start(&front, FAKE);
-    CHECK_EQ(queue_create(1, &front.queue), 0);
-    fds[0] = fds[1] = fds[2] = queue_fd(front.queue);
-    message.queues.n_job_slots = UINT32_MAX;
-    front_send(&front, &message, fds, 3);
-    expect_fatal("cannot map the job block");
-}
-
-static void test_wrong_segments(void)
-{
-    struct control_message message = message_of(CONTROL_SEGMENT_DROP);
-    int fd = shm_create("segment", 4096);
-
-    CHECK_GE(fd, 0);
-    front_start_ready(&front, FAKE, 0);
-    message.segment.id = 5;
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("no segment 5");
-
-    front_start_ready(&front, FAKE, 0);
-    front_add_segment(&front, 1, 4096);
-    message = message_of(CONTROL_SEGMENT_ADD);
-    message.segment.id = 1;
-    message.segment.size = 4096;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("segment 1");
-
-    front_start_ready(&front, FAKE, 0);
-    message.segment.id = 1 << 16;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("segment 65536");
-
-    front_start_ready(&front, FAKE, 0);
-    message.segment.id = 0;
-    message.segment.size = 8192;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("8192 bytes");
-    close(fd);
-}
-
-/* A tail that no front end writes: the data thread says so and the process ends. */
-static void test_broken_queues(void)
-{
-    struct stat stat;
-    uint8_t *bytes;
-    void *base;
-
-    front_start_ready(&front, FAKE, 0);
-    CHECK_EQ(fstat(queue_fd(front.queue), &stat), 0);
-    CHECK_EQ(shm_map(queue_fd(front.queue), (size_t)stat.st_size, &base), 0);
-    bytes = base;
-    memset(bytes + 64, 0xa5, (size_t)stat.st_size - 64);
-    shm_unmap(base, (size_t)stat.st_size);
-    channel_ring(front.doorbell_fd);
-    expect_fatal("work queues");
-}
-
 CHECK_MAIN(CHECK_TEST(test_command_line), CHECK_TEST(test_greeting),
            CHECK_TEST(test_process_settings), CHECK_TEST(test_map_over_several_segments),
            CHECK_TEST(test_reduce), CHECK_TEST(test_reduce_of_nothing),
            CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
            CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
-           CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
-           CHECK_TEST(test_a_dropped_segment_is_gone), CHECK_TEST(test_end_of_file_ends_it),
-           CHECK_TEST(test_end_of_file_before_queues_ends_it), CHECK_TEST(test_stop),
-           CHECK_TEST(test_signals_do_not_end_it), CHECK_TEST(test_a_killed_front_end_ends_it),
-           CHECK_TEST(test_wrong_control_messages), CHECK_TEST(test_wrong_queues),
-           CHECK_TEST(test_wrong_segments), CHECK_TEST(test_broken_queues))
+           CHECK_TEST(test_bad_entries), CHECK_TEST(test_bad_parameters),
+           CHECK_TEST(test_entries_that_just_fit), CHECK_TEST(test_a_dropped_segment_is_gone))
