@@ -307,7 +307,8 @@ static int check_push_size(const struct job *job, const struct msg_job_push *pus
     }
     if (n_records > job->max_records) {
         return fail(ret_failure, STATUS_TOO_BIG, "data",
-                    "%llu records in one push; max_push allows %u", (unsigned long long)n_records,
+                    "%llu records in one push; max_push, %llu bytes an array, allows %u",
+                    (unsigned long long)n_records, (unsigned long long)job_max_push(job),
                     job->max_records);
     }
     return 0;

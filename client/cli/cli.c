@@ -125,14 +125,15 @@ static int report_search(const struct gpupipe_search *search, const struct failu
 {
     for (uint32_t i = 0; i < search->n_tried; i++) {
         if (search->tried[i].failure.status != STATUS_OK) {
-            cli_error("no daemon at %s (%s): %s", search->tried[i].path, search->tried[i].why,
-                      search->tried[i].failure.message);
+            cli_error("no daemon (%s): %s", search->tried[i].why, search->tried[i].failure.message);
         } else {
             cli_error("the daemon at %s (%s) refused: %s: %s", search->tried[i].path,
                       search->tried[i].why, status_name(failure->status), failure->message);
         }
     }
-    return failure->status == STATUS_VERSION ? CLI_CONFIG : CLI_UNREACHABLE;
+    /* RANGE: no socket could have a path like that. */
+    return failure->status == STATUS_VERSION || failure->status == STATUS_RANGE ? CLI_CONFIG
+                                                                                : CLI_UNREACHABLE;
 }
 
 int cli_connect(const struct cli *cli, struct gpupipe_search *ret_search,

@@ -32,22 +32,15 @@ static void on_signal(int signal_number)
     errno = saved_errno;
 }
 
-static void catch_signal(int signal_number)
+void interrupt_install(void)
 {
     /* No SA_RESTART: a write to a pipe that nobody reads must end. */
     const struct sigaction action = {.sa_handler = on_signal};
-    struct sigaction old;
 
-    if (sigaction(signal_number, NULL, &old) == 0 && old.sa_handler != SIG_IGN) {
-        sigaction(signal_number, &action, NULL);
-    }
-}
-
-void interrupt_install(void)
-{
     event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    catch_signal(SIGINT);
-    catch_signal(SIGTERM);
+    /* Also where it was ignored, as shells do for `... &`: nobody sends it there by accident. */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 void interrupt_hold(void)

@@ -3,7 +3,7 @@
  *
  * Until interrupt_hold() there is nothing to undo, and a signal ends the program at once with 130;
  * from then on it is noted, wakes poll() through a descriptor, and ends blocking system calls with
- * EINTR.  A signal that the parent has set to be ignored stays ignored.
+ * EINTR.
  *
  * Threads: one; the handler stores a flag and writes to the descriptor.
  */

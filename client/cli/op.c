@@ -39,14 +39,14 @@ static void append_type(char *text, const struct manifest_array *array)
 {
     append(text, "%s", dtype_name(array->dtype));
     for (uint32_t i = 0; i < array->n_dims; i++) {
-        append(text, i == 0 ? "[" : ", ");
+        append(text, "%s", i == 0 ? "[" : ", ");
         if (array->dims[i].fixed != 0) {
             append(text, "%u", array->dims[i].fixed);
         } else {
             append(text, "%s", array->dims[i].param);
         }
     }
-    append(text, array->n_dims == 0 ? "" : "]");
+    append(text, "%s", array->n_dims == 0 ? "" : "]");
 }
 
 static void append_arrays(char *text, const struct manifest_array *arrays, uint32_t n_arrays)
@@ -89,7 +89,9 @@ static void append_tails(char *text, const struct manifest_op *op)
 {
     append(text, "error");
     for (enum tail tail = TAIL_ZERO; tail < TAIL_COUNT; tail++) {
-        append(text, (op->tails & TAIL_BIT(tail)) != 0 ? ", %s" : "", tail_names[tail]);
+        if ((op->tails & TAIL_BIT(tail)) != 0) {
+            append(text, ", %s", tail_names[tail]);
+        }
     }
 }
 

@@ -250,36 +250,14 @@ static int find_op(struct run *run)
     return CLI_OK;
 }
 
-/* A record larger than the default push needs a larger one; what is wrong here the daemon says. */
-static uint64_t least_push(const struct manifest_op *op, const struct msg_op *request)
-{
-    uint8_t params[LIMIT_PARAM_BYTES];
-    struct failure failure;
-    uint64_t least = 0;
-    uint32_t size;
-
-    if (manifest_pack(op, request->values, request->n_values, params, &failure) < 0) {
-        return 0;
-    }
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        if (manifest_record_size(op, &op->in[i], params, &size, &failure) == 0) {
-            least = MAX(least, (uint64_t)size);
-        }
-    }
-    for (uint32_t i = 0; i < op->n_out; i++) {
-        if (manifest_record_size(op, &op->out[i], params, &size, &failure) == 0) {
-            least = MAX(least, (uint64_t)size);
-        }
-    }
-    return least;
-}
-
 static int build_request(struct run *run)
 {
     struct msg_job_open *request = &run->request;
-    uint64_t push_size = run->args.chunk_size;
 
     request->options = run->args.options;
+    if (run->args.chunk_size != 0) {
+        request->options.max_push = MAX(run->args.chunk_size, (uint64_t)LIMIT_PUSH_LEAST);
+    }
     snprintf(request->op.name, sizeof(request->op.name), "%s", run->op->name);
     for (uint32_t i = 0; i < run->args.n_params; i++) {
         int rc = args_value(run->args.params[i], run->op, &request->op.values[i]);
@@ -288,13 +266,6 @@ static int build_request(struct run *run)
             return rc;
         }
         request->op.n_values++;
-    }
-    if (push_size != 0) {
-        push_size = MAX(push_size, (uint64_t)LIMIT_PUSH_LEAST);
-    }
-    push_size = MAX(push_size, least_push(run->op, &request->op));
-    if (run->args.chunk_size != 0 || push_size > LIMIT_PUSH_DEFAULT) {
-        request->options.max_push = push_size;
     }
     return CLI_OK;
 }

@@ -39,18 +39,25 @@ struct slot {
 
 /* ---- slots --------------------------------------------------------------------------------- */
 
-uint64_t stream_push_records(const struct msg_job_opened *shape, bool is_map, uint64_t chunk_size)
+static uint32_t largest_record(const struct msg_job_opened *shape, bool has_out)
 {
-    uint64_t limit = chunk_size == 0 ? shape->max_push : MIN(chunk_size, shape->max_push);
-    uint64_t multiple = MAX(shape->push_multiple, 1u);
     uint32_t record_size = 1;
 
     for (uint32_t i = 0; i < shape->n_in; i++) {
         record_size = MAX(record_size, shape->in_size[i]);
     }
-    for (uint32_t i = 0; is_map && i < shape->n_out; i++) {
+    for (uint32_t i = 0; has_out && i < shape->n_out; i++) {
         record_size = MAX(record_size, shape->out_size[i]);
     }
+    return record_size;
+}
+
+uint64_t stream_push_records(const struct msg_job_opened *shape, bool has_out, uint64_t chunk_size)
+{
+    uint64_t limit = chunk_size == 0 ? shape->max_push : MIN(chunk_size, shape->max_push);
+    uint64_t multiple = MAX(shape->push_multiple, 1u);
+    uint32_t record_size = largest_record(shape, has_out);
+
     return MAX(limit / record_size / multiple, 1u) * multiple;
 }
 
@@ -98,6 +105,20 @@ static uint64_t slot_size(const struct stream *stream)
         size += round_to_page(stream->push_records * shape->out_size[i]);
     }
     return size;
+}
+
+static int check_record(const struct stream *stream)
+{
+    const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
+    uint32_t record_size = largest_record(shape, is_map(stream));
+
+    if (record_size > shape->max_push) {
+        cli_error("one record has %u bytes and a push at most %" PRIu64
+                  "; --chunk %u asks for larger ones",
+                  record_size, shape->max_push, record_size);
+        return CLI_FAILED;
+    }
+    return CLI_OK;
 }
 
 static int create_slots(struct stream *stream)
@@ -441,7 +462,10 @@ int stream_run(struct stream *stream)
 
     stream->push_records =
         stream_push_records(gpupipe_job_shape(stream->job), is_map(stream), stream->chunk_size);
-    rc = create_slots(stream);
+    rc = check_record(stream);
+    if (rc == CLI_OK) {
+        rc = create_slots(stream);
+    }
     while (rc == CLI_OK) {
         const struct msg_job_done *done = gpupipe_job_done(stream->job);
 

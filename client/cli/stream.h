@@ -41,9 +41,10 @@ struct stream {
 
 /*
  * Records of one push: as many as fit into chunk_size (0: the largest push) in every array that
- * travels with it, a multiple of what the daemon asks for, and at least that.
+ * travels with it (outputs too if has_out), a multiple of what the daemon asks for, and at least
+ * that.
  */
-uint64_t stream_push_records(const struct msg_job_opened *shape, bool is_map, uint64_t chunk_size);
+uint64_t stream_push_records(const struct msg_job_opened *shape, bool has_out, uint64_t chunk_size);
 
 /* Run until the job is over.  On failure the job may still be open and its pushes in flight. */
 int stream_run(struct stream *stream);

@@ -11,10 +11,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define BATCH 32
+#define BATCH       32
+#define PATIENCE_MS 20000 /* a lost wake-up shows as this much silence */
 
 static uint64_t random_state;
 
@@ -429,6 +431,32 @@ static void test_a_hostile_worker(void)
     shm_unmap(base, (size_t)stat.st_size);
 }
 
+/* A tail beyond what the done queue holds is nonsense, whatever the entries say. */
+static void test_a_done_tail_out_of_reach(void)
+{
+    /* Three lines, then the work queues, each a line, its entries and its results. */
+    const size_t done_tail = 3 * 64 + PRIORITY_COUNT * (64 + WORK_ENTRIES * 128);
+    struct queue *front, *worker;
+    struct done_entry done[BATCH];
+    struct stat stat;
+    uint32_t *tail;
+    void *base;
+
+    make_four(&front, &worker);
+    announce(worker, PRIORITY_NORMAL, 1, 1);
+    CHECK_EQ(fstat(queue_fd(front), &stat), 0);
+    CHECK_EQ(shm_map(queue_fd(front), (size_t)stat.st_size, &base), 0);
+    tail = (uint32_t *)((char *)base + done_tail);
+    CHECK_EQ(*tail, 1);
+    *tail = DONE_ENTRIES + 1;
+    CHECK_EQ(queue_done_take(front, done, BATCH), QUEUE_BROKEN);
+    *tail = UINT32_MAX;
+    CHECK_EQ(queue_done_take(front, done, BATCH), QUEUE_BROKEN);
+    *tail = 1;
+    CHECK_EQ(queue_done_take(front, done, BATCH), 1);
+    shm_unmap(base, (size_t)stat.st_size);
+}
+
 /* And the reverse: a tail that no front end writes. */
 static void test_a_broken_front_end(void)
 {
@@ -458,16 +486,19 @@ struct side {
     struct queue *queue;
     int doorbell_fd;
     uint32_t n_total;
+    uint32_t window; /* entries that the front end has outstanding at most */
     uint64_t seed;
     bool has_failed; /* of the side that may not longjmp */
 };
 
-static void wait_for_ring(int doorbell_fd)
+/* False: nobody rang. */
+static bool wait_for_ring(int doorbell_fd)
 {
     struct pollfd pollfd = {.fd = doorbell_fd, .events = POLLIN};
+    bool has_rung = poll(&pollfd, 1, PATIENCE_MS) > 0;
 
-    poll(&pollfd, 1, -1);
     channel_drain(doorbell_fd, NULL);
+    return has_rung;
 }
 
 /* Take, answer in random order, announce one by one or in ranges; until n_total are answered. */
@@ -478,7 +509,7 @@ static void *be_worker(void *arg)
     uint32_t indices[BATCH];
     uint32_t n_answered = 0;
 
-    while (n_answered < side->n_total) {
+    while (n_answered < side->n_total && !side->has_failed) {
         uint32_t n_taken = 0;
 
         for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
@@ -506,9 +537,7 @@ static void *be_worker(void *arg)
         }
         n_answered += n_taken;
         if (n_taken == 0) {
-            if (queue_work_sleep(side->queue)) {
-                wait_for_ring(side->doorbell_fd);
-            }
+            side->has_failed |= queue_work_sleep(side->queue) && !wait_for_ring(side->doorbell_fd);
             queue_work_awake(side->queue);
         }
     }
@@ -560,14 +589,15 @@ static void be_front_end(struct side *side)
     uint32_t n_placed = 0, n_reaped = 0;
 
     while (n_reaped < side->n_total) {
-        uint32_t n_new = place_some(side, side->n_total - n_placed);
+        uint32_t n_room = side->window - (n_placed - n_reaped);
+        uint32_t n_new = place_some(side, MIN(n_room, side->n_total - n_placed));
         uint32_t n_done = reap_some(side);
 
         n_placed += n_new;
         n_reaped += n_done;
         if (n_done == 0 && n_placed > n_reaped) {
             if (queue_done_sleep(side->queue)) {
-                wait_for_ring(side->doorbell_fd);
+                CHECK(wait_for_ring(side->doorbell_fd));
             }
             queue_done_awake(side->queue);
         }
@@ -577,7 +607,8 @@ static void be_front_end(struct side *side)
     }
 }
 
-static void make_sides(uint32_t n_total, struct side *ret_front, struct side *ret_worker)
+static void make_sides(uint32_t n_total, uint32_t window, struct side *ret_front,
+                       struct side *ret_worker)
 {
     int fds[2];
 
@@ -586,16 +617,17 @@ static void make_sides(uint32_t n_total, struct side *ret_front, struct side *re
     ret_front->doorbell_fd = fds[0];
     ret_worker->doorbell_fd = fds[1];
     ret_front->n_total = ret_worker->n_total = n_total;
+    ret_front->window = window;
     ret_front->seed = next_random(&random_state);
     ret_worker->seed = next_random(&random_state);
 }
 
-static void test_two_threads(void)
+static void run_two_threads(uint32_t n_total, uint32_t window)
 {
     struct side front = {0}, worker = {0};
     pthread_t thread;
 
-    make_sides(1000000, &front, &worker);
+    make_sides(n_total, window, &front, &worker);
     CHECK_EQ(pthread_create(&thread, NULL, be_worker, &worker), 0);
     be_front_end(&front);
     CHECK_EQ(pthread_join(thread, NULL), 0);
@@ -604,13 +636,111 @@ static void test_two_threads(void)
     close(worker.doorbell_fd);
 }
 
+static void test_two_threads(void)
+{
+    run_two_threads(1000000, UINT32_MAX);
+}
+
+/* One entry at a time: each side goes to sleep just when the other publishes. */
+static void test_two_threads_in_lockstep(void)
+{
+    run_two_threads(50000, 1);
+}
+
+/*
+ * A publisher and a sleeper at the same moment, again and again: the sleeper stays awake or the
+ * publisher rings, or both; never neither.  Without a full fence in between this fails on x86 too.
+ */
+#define N_MEETINGS 100000u
+
+static struct {
+    struct queue *front, *worker;
+    uint32_t n_at_barrier;
+    bool has_rung[N_MEETINGS], has_slept[N_MEETINGS];
+} meeting;
+
+/* Both sides leave their nth barrier at once, but for a delay that sweeps over all small shifts. */
+static void meet(uint32_t n, uint32_t delay)
+{
+    __atomic_add_fetch(&meeting.n_at_barrier, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 1; __atomic_load_n(&meeting.n_at_barrier, __ATOMIC_SEQ_CST) < 2 * n; i++) {
+        if (i % 1000 == 0) {
+            sched_yield();
+        }
+    }
+    for (volatile uint32_t i = 0; i < delay; i++) {
+        continue;
+    }
+}
+
+/* Onto the nth CPU of those that we may use; the threads would take turns on a single one. */
+static void pin(const cpu_set_t *cpus, int n)
+{
+    cpu_set_t one;
+
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, cpus) && n-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+        }
+    }
+}
+
+static void *sleep_at_each_meeting(void *arg)
+{
+    struct work_entry entry;
+    uint32_t index;
+
+    pin(arg, 1);
+    for (uint32_t i = 0; i < N_MEETINGS; i++) {
+        meet(2 * i + 1, i / 100 % 100);
+        meeting.has_slept[i] = queue_work_sleep(meeting.worker);
+        meet(2 * i + 2, 0);
+        queue_work_awake(meeting.worker);
+        queue_work_take(meeting.worker, PRIORITY_NORMAL, &entry, &index, 1);
+    }
+    return NULL;
+}
+
+static void test_sleep_meets_publish(void)
+{
+    struct work_entry entry = {0};
+    pthread_t thread;
+    uint32_t index, n_slept = 0;
+    cpu_set_t cpus;
+
+    CHECK_EQ(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+    if (CPU_COUNT(&cpus) < 2) {
+        CHECK_SKIP("needs two CPUs");
+    }
+    meeting.n_at_barrier = 0;
+    make_pair(0, &meeting.front, &meeting.worker);
+    CHECK_EQ(pthread_create(&thread, NULL, sleep_at_each_meeting, &cpus), 0);
+    pin(&cpus, 0);
+    for (uint32_t i = 0; i < N_MEETINGS; i++) {
+        queue_work_put(meeting.front, PRIORITY_NORMAL, &entry, &index);
+        meet(2 * i + 1, i % 100);
+        meeting.has_rung[i] = queue_work_publish(meeting.front, PRIORITY_NORMAL);
+        meet(2 * i + 2, 0);
+        queue_work_release(meeting.front, PRIORITY_NORMAL, index);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sched_setaffinity(0, sizeof(cpus), &cpus), 0);
+    for (uint32_t i = 0; i < N_MEETINGS; i++) {
+        CHECK(meeting.has_rung[i] || !meeting.has_slept[i]);
+        n_slept += meeting.has_slept[i];
+    }
+    printf("# the sleeper was first in %u of %u\n", n_slept, N_MEETINGS);
+}
+
 static void test_two_processes(void)
 {
     struct side front = {0}, worker = {0};
     int status;
     pid_t pid;
 
-    make_sides(200000, &front, &worker);
+    make_sides(200000, 100, &front, &worker);
     pid = fork();
     CHECK_GE(pid, 0);
     if (pid == 0) {
@@ -629,5 +759,6 @@ CHECK_MAIN(CHECK_TEST(test_an_entry_there_and_back), CHECK_TEST(test_places_are_
            CHECK_TEST(test_full_across_the_wrap), CHECK_TEST(test_sleep_and_ring),
            CHECK_TEST(test_impossible_announcements), CHECK_TEST(test_an_entry_is_announced_once),
            CHECK_TEST(test_attach_refuses_what_is_no_queue), CHECK_TEST(test_a_hostile_worker),
-           CHECK_TEST(test_a_broken_front_end), CHECK_TEST(test_two_threads),
-           CHECK_TEST(test_two_processes))
+           CHECK_TEST(test_a_done_tail_out_of_reach), CHECK_TEST(test_a_broken_front_end),
+           CHECK_TEST(test_two_threads), CHECK_TEST(test_two_threads_in_lockstep),
+           CHECK_TEST(test_sleep_meets_publish), CHECK_TEST(test_two_processes))

@@ -29,10 +29,10 @@ pid_t front_spawn(const char *program, int fd)
     return pid;
 }
 
-static void finish(void *arg)
-{
-    struct front *front = arg;
+static const struct front empty = {.control_fd = -1, .doorbell_fd = -1, .jobs_fd = -1};
 
+void front_finish(struct front *front)
+{
     if (front->pid > 0) {
         kill(front->pid, SIGKILL);
         waitpid(front->pid, NULL, 0);
@@ -49,6 +49,12 @@ static void finish(void *arg)
     close_fd(&front->jobs_fd);
     close_fd(&front->control_fd);
     close_fd(&front->doorbell_fd);
+    *front = empty;
+}
+
+static void finish(void *arg)
+{
+    front_finish(arg);
 }
 
 void front_start(struct front *ret_front, const char *variable)
@@ -57,7 +63,7 @@ void front_start(struct front *ret_front, const char *variable)
     const char *program = getenv(variable);
     int fds[2];
 
-    *ret_front = (struct front){.control_fd = -1, .doorbell_fd = -1, .jobs_fd = -1};
+    *ret_front = empty;
     check_at_end(finish, ret_front);
     CHECK(program != NULL);
     CHECK_EQ(channel_pair(false, fds), 0);

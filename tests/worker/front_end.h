@@ -51,6 +51,11 @@ void front_send(struct front *front, const struct control_message *message, cons
                 uint32_t n_fds);
 /* The next message, which is of this type. */
 void front_expect(struct front *front, enum control_type type, struct control_message *ret_message);
+/*
+ * Kill the worker and let go of everything.  Every test's end does this; a test that starts a
+ * second worker in the same front does it in between.
+ */
+void front_finish(struct front *front);
 /* End of file, and then the exit status. */
 void front_expect_exit(struct front *front, int status);
 

@@ -620,8 +620,11 @@ static void test_a_killed_front_end_ends_it(void)
     middle = fork();
     if (middle == 0) {
         worker = front_spawn(getenv(FAKE), fds[1]);
+        close(fds[1]);
         _exit(write(pids[1], &worker, sizeof(worker)) < 0 || pause());
     }
+    close(fds[1]);
+    close(pids[1]);
     CHECK_GT(middle, 0);
     CHECK_EQ(read(pids[0], &worker, sizeof(worker)), sizeof(worker));
     CHECK_EQ(channel_receive_packet(fds[0], &hello, sizeof(hello), NULL, &n_fds), sizeof(hello));
@@ -630,10 +633,8 @@ static void test_a_killed_front_end_ends_it(void)
     CHECK_EQ(waitpid(worker, &status, 0), worker);
     CHECK(WIFSIGNALED(status));
     CHECK_EQ(WTERMSIG(status), SIGKILL);
-    for (int i = 0; i < 2; i++) {
-        close(fds[i]);
-        close(pids[i]);
-    }
+    close(fds[0]);
+    close(pids[0]);
 }
 
 static void expect_fatal(const char *words)
@@ -643,7 +644,8 @@ static void expect_fatal(const char *words)
     front_expect(&front, CONTROL_FATAL, &fatal);
     CHECK_NE(fatal.fatal.status, STATUS_OK);
     CHECK_HAS(fatal.fatal.message, words);
-    front_expect_exit(&front, 1 << 8);
+    front_expect_exit(&front, EXIT_FAILURE << 8);
+    front_finish(&front);
 }
 
 static struct control_message message_of(uint32_t type)
