@@ -57,7 +57,9 @@ silence_services() {
 }
 
 become_systemd() {
-    lay_out_root "$1" "$2" >&2 || cannot "an overlay of / cannot be mounted"
+    local problem
+
+    problem=$(lay_out_root "$1" "$2" 2>&1) || cannot "no overlay of /: ${problem%%$'\n'*}"
     cd "$1/root"
     silence_services
     mkdir .outside
@@ -73,7 +75,7 @@ inside() {
 }
 
 has_booted() {
-    read -r -d ' ' init <"/proc/$outer/task/$outer/children" 2>/dev/null &&
+    read -r -d ' ' init 2>/dev/null <"/proc/$outer/task/$outer/children" &&
         [ "$(cat "/proc/$init/comm" 2>/dev/null)" = systemd ] &&
         [ "$(inside systemctl is-active sandbox.target 2>/dev/null)" = active ]
 }
@@ -94,6 +96,7 @@ finish() {
 }
 
 if [ "$1" = --inside ]; then
+    exec 2>&3 3>&-
     become_systemd "$2" "$3"
 fi
 
@@ -111,8 +114,9 @@ unshare --mount --pid --uts --ipc --net --cgroup --fork true || cannot "no names
 (
     # The namespace's root is the cgroup that the process is in when it is made.
     echo "$BASHPID" >"$cgroup/cgroup.procs"
+    # Descriptor 3 is for what is inside: unshare itself complains whenever its child was killed.
     exec unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child \
-        "$0" --inside "$scratch" "$tree" </dev/null
+        "$0" --inside "$scratch" "$tree" </dev/null 3>&2 2>/dev/null
 ) &
 outer=$!
 

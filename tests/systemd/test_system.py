@@ -31,7 +31,7 @@ class Sandbox:
             self.close()
             if self.process.returncode == 77:
                 raise tap.Skip(said)
-            raise AssertionError(said)
+            raise AssertionError(f"no sandbox: {said} (exit code {self.process.returncode})")
         self.init, self.cgroup = said.split()[1:]
 
     def command(self, *args, user=None, group=None):
