@@ -307,7 +307,8 @@ static int check_push_size(const struct job *job, const struct msg_job_push *pus
     }
     if (n_records > job->max_records) {
         return fail(ret_failure, STATUS_TOO_BIG, "data",
-                    "%llu records in one push; max_push allows %u", (unsigned long long)n_records,
+                    "%llu records in one push; max_push, %llu bytes an array, allows %u",
+                    (unsigned long long)n_records, (unsigned long long)job_max_push(job),
                     job->max_records);
     }
     return 0;
@@ -442,7 +443,7 @@ int handle_job_cancel(struct session *session, const struct rpc_message *message
 int handle_job_list(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure)
 {
-    static struct msg_job_entry entries[LIMIT_JOB_SLOTS]; /* one thread: no need for the stack */
+    struct msg_job_entry entries[LIMIT_JOBS_LISTED];
     uint32_t n = 0;
     struct answer answer;
     struct msg_job_list list;
@@ -451,7 +452,8 @@ int handle_job_list(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    for (struct job *job = session_server(session)->jobs; job != NULL; job = job->next) {
+    for (struct job *job = session_server(session)->jobs; job != NULL && n < LIMIT_JOBS_LISTED;
+         job = job->next) {
         bool is_shown = list.is_all ? may_manage(session, job) : job->session == session;
 
         if (job->id == 0 || !is_shown) {

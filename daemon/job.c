@@ -12,10 +12,13 @@
 #include <string.h>
 
 /*
- * One job may hold this part of the pool: a client that opens a job with a large window leaves room
- * for others.
+ * A new job takes at most half of what the pool has free, so that each leaves room for the next,
+ * and a run at most three quarters of the pool: up to there a buddy allocator that packs blocks of
+ * up to a quarter segment always finds room once the pool is empty, so a waiting run cannot wait
+ * for ever.
  */
-#define POOL_SHARE 4
+#define JOB_SHARE(free)      ((free) / 2)
+#define RUN_SHARE(pool_size) ((pool_size) / 4 * 3)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -234,7 +237,8 @@ static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_
 int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure)
 {
-    uint64_t share = pool_size(job->server->pool) / POOL_SHARE;
+    const struct pool *pool = job->server->pool;
+    uint64_t share = JOB_SHARE(pool_size(pool) - pool_used(pool));
     uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH_DEFAULT;
 
@@ -273,11 +277,11 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
     if (r < 0) {
         return r;
     }
-    if (size > pool_size(job->server->pool) / 2) {
+    uint64_t share = RUN_SHARE(pool_size(job->server->pool));
+    if (size > share) {
         return fail(ret_failure, STATUS_TOO_BIG, "data",
-                    "this run needs %llu bytes of the pool's %zu and may have half of them; use a "
-                    "job",
-                    (unsigned long long)size, pool_size(job->server->pool));
+                    "this run needs %llu bytes of the pool and may have %llu; use a job",
+                    (unsigned long long)size, (unsigned long long)share);
     }
     if (job->pushes == NULL && make_window(job, 1, 0) < 0) {
         return JOB_NO_ROOM;

@@ -147,11 +147,7 @@ void listener_close(struct server *server)
     }
     uv_poll_stop(&listener->poll);
     if (listener->path[0] != '\0') {
-        char lock[sizeof(listener->path) + 8];
-
-        unlink(listener->path);
-        snprintf(lock, sizeof(lock), "%s.lock", listener->path);
-        unlink(lock);
+        unlink(listener->path); /* the lock's file stays: removing it would let two hold one */
     }
     close_fd(&listener->fd);
     close_fd(&listener->lock_fd);

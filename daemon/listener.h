@@ -2,8 +2,8 @@
  * Listener: the sockets that clients connect to.
  *
  * Either the service manager passed one (socket activation), or the daemon makes one at --socket,
- * with a lock beside it, and removes both at its end.  Connections are accepted once a worker is
- * ready; until then they wait in the kernel's backlog.
+ * with a lock beside it, and removes the socket at its end.  Connections are accepted once a worker
+ * is ready; until then they wait in the kernel's backlog.
  *
  * Thread: the front end's loop.
  */

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TOP_ORDER 12 /* POOL_BLOCK_MIN << 12 is a segment */
@@ -119,9 +120,36 @@ static int segment_init(struct segment *segment, struct failure *ret_failure)
     return 0;
 }
 
+/* Bytes that the machine could give now; SIZE_MAX where the kernel does not say. */
+static size_t available_memory(void)
+{
+    size_t kib = SIZE_MAX >> 10;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return kib << 10;
+}
+
 int pool_create(size_t size, struct pool **ret_pool, struct failure *ret_failure)
 {
     uint32_t n = (uint32_t)div_round_up(size, POOL_SEGMENT_SIZE);
+    size_t available = available_memory();
+
+    /* Asked first: allocating until it fails would have the OOM killer end somebody else. */
+    if (size > available) {
+        return fail(ret_failure, STATUS_NO_MEMORY, "pinned-pool",
+                    "the machine has %zu MiB left, less than the pool of %zu MiB; choose a smaller "
+                    "--pinned-pool",
+                    available >> 20, size >> 20);
+    }
     struct pool *pool = calloc(1, sizeof(*pool) + n * sizeof(pool->segments[0]));
 
     if (pool == NULL) {

@@ -16,8 +16,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define SESSION_UNREAD_MAX                                                                         \
-    256u /* answers without payload that may wait; each is a few hundred bytes */
 #define WRITE_BUDGET (256u << 10)
 /* Fewer, larger wake-ups on both sides; the system may grant less.  Not tuned. */
 #define SOCKET_BUFFER (1 << 20)
@@ -182,19 +180,19 @@ static int handle_request(struct session *session, const struct guard *guard, co
         *ret_failure = session->incoming.failure;
         return -(int)ret_failure->status;
     }
+    int r = rpc_parse(head, size, &message, ret_failure);
+    if (r < 0) {
+        return r;
+    }
     if (guard->method == METHOD_COUNT) {
-        return fail(ret_failure, STATUS_UNKNOWN_METHOD, NULL,
-                    "no such method in this version; see PROTOCOL.md");
+        r = fail(ret_failure, STATUS_UNKNOWN_METHOD, NULL, "there is no method \"%.*s\"",
+                 (int)MIN(message.name.via.str.size, 64u), message.name.via.str.ptr);
+    } else {
+        r = check_state(session, handler_for(guard->method), ret_failure);
     }
-    int r = check_state(session, handler_for(guard->method), ret_failure);
-    if (r < 0) {
-        return r;
+    if (r == 0) {
+        r = handler_for(guard->method)->handle(session, &message, ret_failure);
     }
-    r = rpc_parse(head, size, &message, ret_failure);
-    if (r < 0) {
-        return r;
-    }
-    r = handler_for(guard->method)->handle(session, &message, ret_failure);
     rpc_finish(&message);
     return r;
 }
@@ -264,7 +262,7 @@ static void after_read(struct session *session, int outcome)
 static bool may_read(const struct session *session)
 {
     return session->state == SESSION_OPEN && !session->links.is_waiting &&
-           session->n_unread < SESSION_UNREAD_MAX;
+           session->n_unread < LIMIT_UNREAD;
 }
 
 static void read_some(struct session *session)

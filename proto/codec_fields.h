@@ -13,7 +13,9 @@
 #include "proto/util.h"
 
 #include <msgpack.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum field_type {
     FIELD_BOOL,     /* into an integer of `size` bytes */
@@ -43,10 +45,9 @@ struct field {
     uint32_t offset; /* in the struct */
     uint32_t size;
     uint32_t flags;
-    uint32_t has;   /* offset of a bool that says "present"; 0 = none */
-    uint32_t count; /* FIELD_LIST: offset of a uint32_t */
-    uint32_t
-        fallback; /* the value when missing: FIELD_UNSIGNED, FIELD_WORD, FIELD_BOOL, FIELD_NOT */
+    uint32_t has;      /* offset of a bool that says "present"; 0 = none */
+    uint32_t count;    /* FIELD_LIST: offset of a uint32_t */
+    uint32_t fallback; /* the number in the struct when the field is missing */
     uint32_t n_words;
     uint64_t min, max;
     const char *const *words;
@@ -80,11 +81,15 @@ struct field_table {
 
 #define FIELD_WORDS(names) .words = (names), .n_words = ARRAY_SIZE(names)
 
+/* 0, or no compilation. */
+#define FIELDS_CHECK(condition) (0 * sizeof(char[(condition) ? 1 : -1]))
+
 /* `static const struct field_table x = FIELD_TABLE("option", true, struct msg_x, x_fields);` */
 #define FIELD_TABLE(what_, is_strict_, type, fields_)                                              \
     {                                                                                              \
-        .what = (what_), .is_strict = (is_strict_), .n_fields = ARRAY_SIZE(fields_),               \
-        .size = sizeof(type), .fields = (fields_)                                                  \
+        .what = (what_), .is_strict = (is_strict_), .fields = (fields_),                           \
+        .n_fields = ARRAY_SIZE(fields_) + FIELDS_CHECK(ARRAY_SIZE(fields_) <= FIELDS_MAX),         \
+        .size = sizeof(type) + FIELDS_CHECK(sizeof(type) <= FIELDS_STRUCT_SIZE)                    \
     }
 
 /* 0 or a negative status; *ret_struct is untouched on failure. */

@@ -9,7 +9,6 @@
 
 #include "proto/util.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdalign.h>
 #include <stdio.h>
@@ -421,7 +420,6 @@ int fields_unpack_map(const struct field_table *table, const msgpack_object *map
     alignas(max_align_t) uint8_t whole[FIELDS_STRUCT_SIZE];
     int r;
 
-    assert(table->size <= sizeof(whole));
     if (map->type != MSGPACK_OBJECT_MAP) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "%s, not a map", type_name(map));
     }
@@ -440,7 +438,6 @@ int fields_unpack_params(const struct field_table *table, const msgpack_object_a
     const msgpack_object *values[FIELDS_MAX] = {NULL};
     int r;
 
-    assert(table->size <= sizeof(whole));
     if (table->is_strict && params->size > table->n_fields) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL,
                     "%" PRIu32 " %ss are more than %" PRIu32, params->size, table->what,

@@ -112,7 +112,8 @@ static bool has_default(const void *whole)
 {
     const struct manifest_param *param = whole;
 
-    return !param->is_required;
+    return !param->is_required &&
+           (param->type != PARAM_CHOICE || param->i_default < (int64_t)param->n_choices);
 }
 
 static bool has_range(const void *whole)

@@ -211,12 +211,14 @@ static int check_envelope(struct guard *guard, const struct token *token,
     return 0;
 }
 
-/* Is the value at hand an element of the array that is the method's payload parameter? */
+/*
+ * Is the value at hand an element of the array that is the method's payload parameter?  Where a
+ * method is known, nothing but its params is still open on level 0.
+ */
 static bool is_at_payload(const struct guard *guard)
 {
-    return guard->method != METHOD_COUNT && guard->depth == 3 && guard->left[0] == 1 &&
-           !guard->is_map[1] && !guard->is_map[2] &&
-           (int)guard->index[1] == method_row(guard->method)->payload;
+    return guard->method != METHOD_COUNT && guard->depth == 3 && !guard->is_map[1] &&
+           !guard->is_map[2] && (int)guard->index[1] == method_row(guard->method)->payload;
 }
 
 /* Does the guard stop at this token, and why?  0: no, its value belongs to the head. */

@@ -182,6 +182,7 @@ static int ask(struct reader *reader)
     int r;
 
     memset(reader->head + reader->head_size, MSGPACK_NIL, n_nils);
+    reader->sink.n_pieces = 0;
     r = reader->callbacks->on_payload(reader->owner, &reader->guard, reader->head,
                                       reader->head_size + n_nils, &reader->sink);
     if (reader->state != STATE_ASKING) {

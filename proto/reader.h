@@ -29,8 +29,9 @@ struct reader_sink {
 struct reader_callbacks {
     /*
      * A payload's header has arrived.  prefix is the message up to there, completed with nils: it
-     * decodes.  Returns 0 with a sink of exactly guard->payload_size bytes, -EAGAIN (no room yet:
-     * reading stops until reader_resume()), or another negative value (its bytes are drained).
+     * decodes.  Returns 0 with a sink of exactly guard->payload_size bytes (it comes without
+     * pieces: right for an empty payload), -EAGAIN (no room yet: reading stops, also for the end of
+     * file, until reader_resume()), or another negative value (its bytes are drained).
      */
     int (*on_payload)(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
                       struct reader_sink *ret_sink);

@@ -229,7 +229,8 @@ static enum status find_status(const char *name, size_t size)
 /* "NAME: message"; a text in any other form is kept whole. */
 static void unpack_error_string(const msgpack_object_str *str, struct failure *failure)
 {
-    const char *colon = memmem(str->ptr, str->size, ": ", 2);
+    /* msgpack-c gives an empty string as NULL. */
+    const char *colon = str->size == 0 ? NULL : memmem(str->ptr, str->size, ": ", 2);
     enum status status = colon == NULL ? STATUS_OK : find_status(str->ptr, colon - str->ptr);
     msgpack_object_str message = *str;
 

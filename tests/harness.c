@@ -19,10 +19,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { N_SHELLS = 8 };
+
 struct harness {
     char folder[64];
     char socket_path[128];
     pid_t pid;
+    pid_t shells[N_SHELLS]; /* not waited for yet; 0 = free */
     int notify_fd;
     unsigned n_fds; /* at READY */
     char notified[65536];
@@ -57,6 +60,12 @@ static void finish_at_end(void *arg)
     if (harness->pid != 0) {
         kill(harness->pid, SIGKILL);
         waitpid(harness->pid, NULL, 0);
+    }
+    for (unsigned i = 0; i < N_SHELLS; i++) {
+        if (harness->shells[i] != 0) {
+            kill(-harness->shells[i], SIGKILL);
+            waitpid(harness->shells[i], NULL, 0);
+        }
     }
     if (check_end == CHECK_END_FAILED) {
         print_log(harness);
@@ -428,10 +437,21 @@ const char *harness_path(const struct harness *harness, const char *name)
     return path;
 }
 
+/* Where this shell's pid is kept; 0 finds a free place. */
+static pid_t *find_shell(struct harness *harness, pid_t pid)
+{
+    for (unsigned i = 0; i < N_SHELLS; i++) {
+        if (harness->shells[i] == pid) {
+            return &harness->shells[i];
+        }
+    }
+    CHECK_FAIL("no such shell, or too many: %d", (int)pid);
+}
+
 static pid_t begin_shell(struct harness *harness, const char *format, va_list args)
 {
+    pid_t pid, *kept = find_shell(harness, 0);
     char command[4096];
-    pid_t pid;
 
     vsnprintf(command, sizeof(command), format, args);
     unlink(harness_path(harness, "stdout"));
@@ -440,6 +460,7 @@ static pid_t begin_shell(struct harness *harness, const char *format, va_list ar
     pid = fork();
     if (pid == 0) {
         enter_child(harness, "stdout", "stderr");
+        setpgid(0, 0);
         setenv("GPUPIPE_SOCKET", harness->socket_path, 1);
         if (chdir(harness->folder) == 0) {
             execl("/bin/sh", "sh", "-c", command, NULL);
@@ -447,6 +468,7 @@ static pid_t begin_shell(struct harness *harness, const char *format, va_list ar
         _exit(127);
     }
     CHECK_GT(pid, 0);
+    *kept = pid;
     return pid;
 }
 
@@ -467,6 +489,7 @@ void harness_shell_end(struct harness *harness, pid_t pid, struct harness_output
     int status = 0;
 
     HARNESS_WAIT(waitpid(pid, &status, WNOHANG) == pid);
+    *find_shell(harness, pid) = 0;
     ret_output->code = decode_status(status);
     read_text(harness, "stdout", ret_output->out, sizeof(ret_output->out));
     read_text(harness, "stderr", ret_output->err, sizeof(ret_output->err));

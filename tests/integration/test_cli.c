@@ -438,16 +438,31 @@ static void test_json_is_json(void)
 
 /* ---- jobs ---------------------------------------------------------------------------------- */
 
-/* A job that cannot end: its input is a FIFO that stays open.  Returns the shell's pid. */
+static void close_at_end(void *arg)
+{
+    close((int)(intptr_t)arg);
+}
+
+/* A job that cannot end: its input is a FIFO that we hold open.  Returns the program's pid. */
 static pid_t begin_endless_job(struct harness *daemon, struct wire *wire)
 {
-    pid_t pid =
-        harness_shell_begin(daemon, "mkfifo endless; sleep 60 > endless & holder=$!\n"
-                                    "\"$GPUPIPE_CLI\" run copy -i endless -o out & echo $! > pid\n"
-                                    "wait $!; code=$?; kill $holder; exit $code");
+    pid_t pid;
+    int fd;
 
+    CHECK_EQ(mkfifo(harness_path(daemon, "endless"), 0600), 0);
+    fd = open(harness_path(daemon, "endless"), O_RDWR | O_CLOEXEC);
+    CHECK_GE(fd, 0);
+    check_at_end(close_at_end, (void *)(intptr_t)fd);
+    pid = harness_shell_begin(daemon, "exec \"$GPUPIPE_CLI\" run copy -i endless -o out");
     HARNESS_WAIT(wire_count(wire_call(wire, "job.list", "[{all: true}]"), "") == 1);
     return pid;
+}
+
+static void check_ends_without_output(struct harness *daemon, pid_t pid, int code)
+{
+    harness_shell_end(daemon, pid, &output);
+    CHECK_EQ(output.code, code);
+    CHECK_EQ(n_files(daemon, "out"), 1); /* "stdout" alone */
 }
 
 static void test_sigint_cancels_the_job(void)
@@ -455,14 +470,21 @@ static void test_sigint_cancels_the_job(void)
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
     pid_t pid = begin_endless_job(daemon, wire);
-    size_t size;
 
-    kill((pid_t)strtol(harness_read(daemon, "pid", &size), NULL, 10), SIGINT);
-    harness_shell_end(daemon, pid, &output);
-    CHECK_EQ(output.code, INTERRUPTED);
+    kill(pid, SIGINT);
+    check_ends_without_output(daemon, pid, INTERRUPTED);
     HARNESS_WAIT(wire_count(wire_call(wire, "job.list", "[{all: true}]"), "") == 0);
-    CHECK(!exists(daemon, "out"));
-    CHECK_EQ(n_files(daemon, "out"), 1);
+}
+
+static void test_a_killed_client_leaves_no_job(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    pid_t pid = begin_endless_job(daemon, wire);
+
+    kill(pid, SIGKILL);
+    harness_shell_end(daemon, pid, &output);
+    HARNESS_WAIT(wire_count(wire_call(wire, "job.list", "[{all: true}]"), "") == 0);
 }
 
 static void test_a_job_seen_and_cancelled_from_outside(void)
@@ -470,28 +492,23 @@ static void test_a_job_seen_and_cancelled_from_outside(void)
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
     pid_t pid = begin_endless_job(daemon, wire);
-    const msgpack_object *jobs = wire_call(wire, "job.list", "[{all: true}]");
-    struct harness_output list;
+    int64_t job = wire_number(wire_call(wire, "job.list", "[{all: true}]"), "0.job");
 
-    /* Not harness_shell(): the endless job's own output must stay. */
-    CHECK_STR(wire_text(jobs, "0.op"), "copy");
-    wire_refused(wire, "NOT_YOURS", "", "job.cancel", "[%lu]",
-                 (uint64_t)wire_number(jobs, "0.job"));
-    kill(pid, SIGTERM);
-    harness_shell_end(daemon, pid, &list);
+    shell(daemon, OK, "cli job list --all");
+    CHECK_HAS(output.out, "copy");
+    CHECK_HAS(output.out, "open");
+    shell(daemon, OK, "cli job cancel %d", (int)job);
+    check_ends_without_output(daemon, pid, FAILED);
 }
 
 static void test_a_daemon_that_goes_away(void)
 {
     struct harness *daemon = harness_start();
-    struct wire *wire = wire_connect(harness_socket(daemon));
-    pid_t pid = begin_endless_job(daemon, wire);
+    pid_t pid = begin_endless_job(daemon, wire_connect(harness_socket(daemon)));
 
     harness_signal(daemon, SIGKILL);
     harness_wait_exit(daemon);
-    harness_shell_end(daemon, pid, &output);
-    CHECK_EQ(output.code, UNREACHABLE);
-    CHECK(!exists(daemon, "out"));
+    check_ends_without_output(daemon, pid, UNREACHABLE);
 }
 
 CHECK_MAIN(CHECK_TEST(test_copy_a_file), CHECK_TEST(test_saxpy_of_two_files),
@@ -504,6 +521,6 @@ CHECK_MAIN(CHECK_TEST(test_copy_a_file), CHECK_TEST(test_saxpy_of_two_files),
            CHECK_TEST(test_mistakes_on_the_command_line), CHECK_TEST(test_what_comes_later_says_so),
            CHECK_TEST(test_refusals_of_the_daemon), CHECK_TEST(test_no_daemon),
            CHECK_TEST(test_what_can_be_asked), CHECK_TEST(test_json_is_json),
-           CHECK_TEST(test_sigint_cancels_the_job),
+           CHECK_TEST(test_sigint_cancels_the_job), CHECK_TEST(test_a_killed_client_leaves_no_job),
            CHECK_TEST(test_a_job_seen_and_cancelled_from_outside),
            CHECK_TEST(test_a_daemon_that_goes_away))

@@ -229,7 +229,7 @@ static void test_pushes_that_cannot_be(void)
     wire_refused(wire, "RANGE", "", "job.push", "[%lu, 0, {}, [<7>, <7>]]", id);
     wire_refused(wire, "RANGE", "n", "job.push", "[%lu, 0, {n: 3}, [<8>, <8>]]", id);
     wire_refused(wire, "INVALID_PARAM", "m", "job.push", "[%lu, 0, {m: 3}, [<8>, <8>]]", id);
-    wire_refused(wire, "TOO_BIG", "65536", "job.push", "[%lu, 0, {}, [<65540>, <65540>]]", id);
+    wire_refused(wire, "TOO_BIG", "max_push", "job.push", "[%lu, 0, {}, [<65540>, <65540>]]", id);
     wire_call(wire, "job.push", "[%lu, 0, {n: 2}, [<8>, <8>]]", id);
     job.seq = 1;
     CHECK_EQ(wire_number(take_result(&job), "n"), 2);
@@ -387,11 +387,24 @@ static void test_jobs_belong_to_their_connection(void)
 
     wire_refused(other, "NOT_YOURS", "job", "job.push", "[%lu, 0, {}, [<10>]]", id);
     wire_refused(other, "NOT_YOURS", "job", "job.close", "[%lu]", id);
-    wire_refused(other, "NOT_YOURS", "job", "job.cancel", "[%lu]", id);
     wire_refused(other, "NOT_FOUND", "job", "job.close", "[%lu]", id + 1000);
     wire_close(owner);
     HARNESS_WAIT(wire_count(wire_call(other, "job.list", "[{all: true}]"), "") == 0);
     wire_refused(other, "NOT_FOUND", "job", "job.close", "[%lu]", id);
+}
+
+/* As gpupipe-cli job cancel does it: for any job of the same user. */
+static void test_a_job_may_be_cancelled_from_outside(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *owner = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    struct job job = open_job(owner, "['copy']");
+
+    push(&job, "bytes", 5);
+    CHECK_EQ(wire_number(take_result(&job), "n"), 5);
+    wire_call(other, "job.cancel", "[%lu]", job.id);
+    CHECK_EQ(wire_number(take_done(&job, "cancelled"), "pushes"), 1);
 }
 
 static void test_no_more_jobs_than_the_limit(void)
@@ -404,7 +417,7 @@ static void test_no_more_jobs_than_the_limit(void)
     for (unsigned i = 0; i < LIMIT_JOBS; i++) {
         job = open_job(wire, small);
     }
-    wire_refused(wire, "BUSY", "64", "job.open", small);
+    wire_refused(wire, "QUOTA", "64", "job.open", small);
     close_job(&job);
     take_done(&job, "done");
     open_job(wire, small);
@@ -420,4 +433,5 @@ CHECK_MAIN(CHECK_TEST(test_a_stream_with_window_one),
            CHECK_TEST(test_a_sum_has_the_same_bits_however_it_is_cut),
            CHECK_TEST(test_a_sum_of_no_pushes_is_zero), CHECK_TEST(test_a_sum_wants_whole_leaves),
            CHECK_TEST(test_cancel_in_mid_job), CHECK_TEST(test_jobs_belong_to_their_connection),
+           CHECK_TEST(test_a_job_may_be_cancelled_from_outside),
            CHECK_TEST(test_no_more_jobs_than_the_limit))

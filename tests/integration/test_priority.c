@@ -41,7 +41,7 @@ static bool is_response(const msgpack_object *message, uint32_t msgid)
 
 static void test_urgent_overtakes_bulk(void)
 {
-    struct harness *daemon = harness_start();
+    struct harness *daemon = harness_start("--pinned-pool", "256M");
     struct wire *wire = wire_connect(harness_socket(daemon));
     unsigned n_before = 0, n_after = 0;
     bool is_answered = false;
@@ -68,7 +68,7 @@ static void test_urgent_overtakes_bulk(void)
 
 static void test_bulk_waits_for_normal_and_is_not_starved(void)
 {
-    struct harness *daemon = harness_start("--pinned-pool", "128M");
+    struct harness *daemon = harness_start("--pinned-pool", "256M");
     struct wire *wire = wire_connect(harness_socket(daemon));
     unsigned n_bulk = 0, n_normal = 0, n_bulk_before_last_normal = 0;
     msgpack_sbuffer buffer;
@@ -94,7 +94,7 @@ static void test_bulk_waits_for_normal_and_is_not_starved(void)
 
 static void test_bulk_in_flight_is_bounded(void)
 {
-    struct harness *daemon = harness_start();
+    struct harness *daemon = harness_start("--pinned-pool", "256M");
     struct wire *wire = wire_connect(harness_socket(daemon));
     struct wire *watcher = wire_connect(harness_socket(daemon));
     int64_t n_most = 0;

@@ -64,7 +64,7 @@ static void test_saxpy_of_many_sizes(void)
 {
     static const size_t sizes[] = {
         0, 1, 7, 16, 1000, 1048575, 1048576 + 1, 2500000 + 3, LIMIT_PUSH / sizeof(float)};
-    struct harness *daemon = harness_start();
+    struct harness *daemon = harness_start("--pinned-pool", "128M");
     struct wire *wire = wire_connect(harness_socket(daemon));
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -166,6 +166,24 @@ static void test_the_envelope_is_known_as_it_passes(void)
     CHECK_EQ(tell(GUARD_SERVER, message, 1, 1).guard.type, -1);
 }
 
+static void test_levels_count_their_values(void)
+{
+    struct story story =
+        tell_twice(GUARD_SERVER, BYTES("\x94\x00\x07\xa5hello\x91\x93\x93\x01\x02\x03\x82\x01"));
+
+    CHECK_EQ(story.end, GUARD_MORE);
+    CHECK_EQ(story.guard.depth, 4);
+    CHECK_EQ(story.guard.index[0], 3);
+    CHECK_EQ(story.guard.left[0], 1);
+    CHECK_EQ(story.guard.index[2], 1);
+    CHECK_EQ(story.guard.left[2], 2);
+    CHECK(!story.guard.is_map[2]);
+    CHECK_EQ(story.guard.index[3], 1);
+    CHECK_EQ(story.guard.left[3], 3);
+    CHECK(story.guard.is_map[3]);
+    CHECK_EQ(guard_missing(&story.guard), 4);
+}
+
 static void test_a_message_ends_where_the_next_begins(void)
 {
     struct story story = tell(GUARD_SERVER, BYTES("\x94\x00\x01\xa4ping\x90\x94\x00\x02"), 99);
@@ -227,6 +245,9 @@ static void test_a_wrong_msgid_is_refused(void)
     static const char *const field = "msgid";
 
     CHECK_STR(check_refused(BYTES("\x94\x00\xff\xa4ping\x90"), STATUS_PROTO).failure.field, field);
+    check_refused(BYTES("\x94\x00\xd0\x80\xa4ping\x90"), STATUS_PROTO);
+    check_refused(BYTES("\x94\x00\xd1\x80\x00\xa4ping\x90"), STATUS_PROTO);
+    check_refused(BYTES("\x94\x00\xd2\x80\x00\x00\x00\xa4ping\x90"), STATUS_PROTO);
     check_refused(BYTES("\x94\x00\xd3\xff\xff\xff\xff\xff\xff\xff\xff\xa4ping\x90"), STATUS_PROTO);
     check_refused(BYTES("\x94\x00\xcf\x00\x00\x00\x01\x00\x00\x00\x00\xa4ping\x90"), STATUS_PROTO);
     check_refused(BYTES("\x94\x00\xc0\xa4ping\x90"), STATUS_PROTO);
@@ -577,6 +598,7 @@ static void test_a_prefix_with_its_nils_decodes(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_every_token_passes), CHECK_TEST(test_the_envelope_is_known_as_it_passes),
+           CHECK_TEST(test_levels_count_their_values),
            CHECK_TEST(test_a_message_ends_where_the_next_begins), CHECK_TEST(test_all_three_types),
            CHECK_TEST(test_what_is_no_envelope_is_refused),
            CHECK_TEST(test_a_wrong_type_is_refused), CHECK_TEST(test_a_wrong_msgid_is_refused),

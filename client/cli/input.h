@@ -1,0 +1,45 @@
+/*
+ * Input: a file, device, pipe or terminal that records are read from.
+ *
+ * Errors: see cli.h; each names the file.  Threads: one.
+ */
+#pragma once
+
+#include "proto/manifest.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct input {
+    const char *name; /* the op's */
+    const char *path; /* as given; "standard input" for "-" */
+    int fd;
+    bool may_block; /* not a file: poll() before each read */
+    bool has_size;
+    uint64_t size;     /* bytes from where reading starts, if has_size */
+    uint64_t position; /* bytes read */
+    bool is_at_end;
+};
+
+/* path "-" is standard input. */
+int input_open(const char *name, const char *path, struct input *ret_input);
+void input_close(struct input *input);
+
+/*
+ * Read until the buffer holds size bytes, or the input's end.  An input that may block is read once
+ * only: call it when poll() says so.  *filled counts what the buffer holds.
+ */
+int input_fill(struct input *input, uint8_t *buffer, size_t size, size_t *filled);
+
+/*
+ * Before anything is sent, judge the sizes that are known: whole records (unless tail says what to
+ * do with a part), and as many in each input.
+ */
+int input_check(const struct input *inputs, uint32_t n_inputs, const uint32_t *record_sizes,
+                enum tail tail);
+
+/* Report what only reading could tell: numbers of records that differ, part of a record. */
+int input_report_mismatch(const struct input *inputs, uint32_t n_inputs,
+                          const uint32_t *record_sizes);
+int input_report_part(const struct input *input, uint32_t record_size);

@@ -1,0 +1,171 @@
+/*
+ * gpupipe-cli: the command line of gpupiped.  Finds the subcommand in the table and runs it.
+ *
+ * Threads: one.
+ */
+#include "client/cli/cli.h"
+
+#include "proto/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* run NULL: known by name, in a version to come. */
+struct command {
+    const char *name; /* one word or two */
+    int (*run)(struct cli *cli, int argc, char **argv);
+    const char *usage; /* behind the name */
+    const char *help;
+};
+
+static const struct command commands[] = {
+    {"run", command_run, "OP [-p NAME=VALUE]... [-i [NAME=]FILE]... [-o [NAME=]FILE]...",
+     "Run an op over files; '-' is standard input or output.\n"
+     "\n"
+     "  -p NAME=VALUE          a parameter of the op\n"
+     "  -i [NAME=]FILE         an input; by name, or in the op's order\n"
+     "  -o [NAME=]FILE         an output, likewise\n"
+     "  -f                     overwrite files that exist\n"
+     "      --priority P       urgent, normal (the default) or bulk\n"
+     "      --deadline TIME    give up after this time, as 5ms or 1.5s\n"
+     "      --require KIND     any (the default), gpu or cpu\n"
+     "      --device ID        this device only\n"
+     "      --chunk SIZE       bytes of the largest array of each push, up to 16M\n"
+     "      --tail WHAT        a last record that is short: error (the default), zero or short\n"
+     "      --format FORMAT    raw (the default) or text\n"
+     "      --timing           tell where the time went, on standard error or in --json\n"
+     "      --inline           send the bytes through the socket (the only way so far)\n"
+     "      --no-wait          fail with 75 instead of waiting for room"},
+    {"op list", command_op_list, "", "List the daemon's ops."},
+    {"op show", command_op_show, "OP", "Show an op's inputs, outputs and parameters."},
+    {"job list", command_job_list, "[--all]", "List the jobs that are open, of all connections."},
+    {"job cancel", command_job_cancel, "ID...", "Cancel jobs."},
+    {"status", command_status, "", "Show the daemon, its devices and its counters."},
+    {"ping", command_ping, "", "Ask the daemon for a sign of life, and tell how long it took."},
+    {"version", command_version, "", "Print the version."},
+    {"bench", NULL, "", NULL},
+    {"call", NULL, "", NULL},
+    {"check", NULL, "", NULL},
+    {"device drain", NULL, "", NULL},
+    {"device list", NULL, "", NULL},
+    {"device resume", NULL, "", NULL},
+    {"doctor", NULL, "", NULL},
+    {"exec", NULL, "", NULL},
+    {"monitor", NULL, "", NULL},
+    {"op build", NULL, "", NULL},
+    {"op lift", NULL, "", NULL},
+    {"op load", NULL, "", NULL},
+    {"op new", NULL, "", NULL},
+    {"op test", NULL, "", NULL},
+    {"op unload", NULL, "", NULL},
+    {"top", NULL, "", NULL},
+    {"usage", NULL, "", NULL},
+};
+
+/* ---- help ---------------------------------------------------------------------------------- */
+
+static int print_help(void)
+{
+    puts("Usage: gpupipe-cli [--socket PATH] [--json] [-q] COMMAND ...\n"
+         "\n"
+         "Commands:");
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        if (commands[i].run != NULL) {
+            printf("  %-12s %.*s\n", commands[i].name, (int)strcspn(commands[i].help, "\n"),
+                   commands[i].help);
+        }
+    }
+    puts("\n"
+         "Options:\n"
+         "      --socket PATH  the daemon's socket (default: $GPUPIPE_SOCKET, the user's own\n"
+         "                     daemon, the system's)\n"
+         "      --json         one JSON object on standard output\n"
+         "  -q, --quiet        no progress bar\n"
+         "  -h, --help         this, or with a command, its help\n"
+         "\n"
+         "Exit status: 0, 1 the job failed, 2 usage, 69 no daemon, 75 busy (--no-wait),\n"
+         "78 configuration, 124 deadline passed, 130 interrupted.");
+    return cli_flush();
+}
+
+static int print_command_help(const struct command *command)
+{
+    printf("Usage: gpupipe-cli %s%s%s\n\n%s\n", command->name, command->usage[0] == '\0' ? "" : " ",
+           command->usage, command->help);
+    return cli_flush();
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------ */
+
+/* Does the command's name begin with this word?  *ret_n_words is how many the name has. */
+static bool starts_with(const struct command *command, const char *word, int *ret_n_words)
+{
+    size_t size = strcspn(command->name, " ");
+
+    *ret_n_words = command->name[size] == ' ' ? 2 : 1;
+    return strlen(word) == size && memcmp(command->name, word, size) == 0;
+}
+
+static const struct command *find(int argc, char **argv, int *ret_n_words)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        int n_words;
+
+        if (starts_with(&commands[i], argv[0], &n_words) &&
+            (n_words == 1 ||
+             (argc > 1 && strcmp(strchr(commands[i].name, ' ') + 1, argv[1]) == 0))) {
+            *ret_n_words = n_words;
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int report_unknown(int argc, char **argv)
+{
+    int n_words;
+
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        if (starts_with(&commands[i], argv[0], &n_words) && argc > 1) {
+            return cli_usage("unknown command '%s %s'", argv[0], argv[1]);
+        }
+        if (starts_with(&commands[i], argv[0], &n_words)) {
+            return cli_usage("%s: what of it? As in '%s'", argv[0], commands[i].name);
+        }
+    }
+    return cli_usage("unknown command '%s'", argv[0]);
+}
+
+static int run_command(struct cli *cli, int argc, char **argv)
+{
+    int n_words, rc;
+    const struct command *command = find(argc, argv, &n_words);
+
+    if (command == NULL) {
+        return report_unknown(argc, argv);
+    }
+    if (command->run == NULL) {
+        return cli_usage("%s: not in this version", command->name);
+    }
+    rc = cli->wants_help ? CLI_OK : command->run(cli, argc - n_words + 1, argv + n_words - 1);
+    return rc == CLI_OK && cli->wants_help ? print_command_help(command) : rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {CLI_LONG_OPTIONS, {0}};
+    struct cli cli = {0};
+    int option, rc;
+
+    /* '+': stop at the first operand, the command, whose options are its own. */
+    while ((option = getopt_long(argc, argv, "+" CLI_SHORT_OPTIONS, options, NULL)) != -1) {
+        rc = cli_option(&cli, option, argv);
+        if (rc != CLI_OK) {
+            return rc;
+        }
+    }
+    if (optind < argc) {
+        return run_command(&cli, argc - optind, argv + optind);
+    }
+    return cli.wants_help ? print_help() : cli_usage("a command is missing");
+}

@@ -1,0 +1,152 @@
+/*
+ * gpupipe-cli status: which daemon this is, on what it runs, and its counters.
+ *
+ * Threads: one.
+ */
+#include "client/cli/progress.h"
+#include "client/cli/table.h"
+#include "proto/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NUMBER_SIZE 24
+
+struct overview {
+    struct gpupipe_search search;
+    struct msg_stats stats;
+    struct msg_device *devices;
+    uint32_t n_devices;
+};
+
+/* Of those tried, the last one answered. */
+static uint32_t chosen(const struct overview *overview)
+{
+    return overview->search.n_tried - 1;
+}
+
+static int fetch(struct cli *cli, struct overview *ret_overview)
+{
+    _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
+    struct failure failure;
+    int rc = cli_connect(cli, &ret_overview->search, &gpupipe);
+
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    if (gpupipe_stats(gpupipe, &ret_overview->stats, &failure) < 0 ||
+        gpupipe_device_list(gpupipe, &ret_overview->devices, &ret_overview->n_devices, &failure) <
+            0) {
+        return cli_failure(gpupipe, &failure);
+    }
+    return CLI_OK;
+}
+
+/* ---- as JSON ------------------------------------------------------------------------------- */
+
+static json_t *device_to_json(const struct msg_device *device)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I}", "device", device->device, "name",
+                     device->name, "uuid", device->uuid, "state", device->state, "backend",
+                     device->backend, "reason", device->reason, "numa", device->numa, "memory",
+                     (json_int_t)device->memory);
+}
+
+static json_t *counters_to_json(const struct msg_stats *stats)
+{
+    json_t *json = json_object();
+
+#define X(field, doc) json_object_set_new(json, #field, json_integer((json_int_t)stats->field));
+    STATS_LIST(X)
+#undef X
+    return json;
+}
+
+static json_t *overview_to_json(const struct overview *overview)
+{
+    json_t *devices = json_array();
+
+    for (uint32_t i = 0; i < overview->n_devices; i++) {
+        json_array_append_new(devices, device_to_json(&overview->devices[i]));
+    }
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "socket",
+                     overview->search.tried[chosen(overview)].path, "socket_from",
+                     overview->search.tried[chosen(overview)].why, "version",
+                     overview->stats.version, "backend", overview->stats.backend, "reason",
+                     overview->stats.reason, "devices", devices, "stats",
+                     counters_to_json(&overview->stats));
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+static int print_devices(const struct overview *overview)
+{
+    static const struct table_column columns[] = {
+        {"DEVICE"}, {"BACKEND"},
+        {"STATE"},  {"MEMORY", .is_number = true},
+        {"NAME"},   {"REASON", .is_long = true},
+    };
+    struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
+
+    for (uint32_t i = 0; i < overview->n_devices; i++) {
+        const struct msg_device *device = &overview->devices[i];
+        char memory[PROGRESS_TEXT_SIZE];
+        const char *const texts[] = {
+            device->device, device->backend, device->state, progress_size(device->memory, memory),
+            device->name,   device->reason,
+        };
+
+        table_add(table, texts, ARRAY_SIZE(texts));
+    }
+    return table_print(table);
+}
+
+static int print_counters(const struct msg_stats *stats)
+{
+    static const struct table_column columns[] = {
+        {"COUNTER"}, {"VALUE", .is_number = true}, {"MEANING", .is_long = true}};
+    struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
+    char number[NUMBER_SIZE];
+
+#define X(field, doc)                                                                              \
+    snprintf(number, sizeof(number), "%" PRIu64, stats->field);                                    \
+    table_add(table, (const char *const[]){#field, number, doc}, ARRAY_SIZE(columns));
+    STATS_LIST(X)
+#undef X
+    return table_print(table);
+}
+
+static int print_overview(const struct overview *overview)
+{
+    char uptime[PROGRESS_TEXT_SIZE];
+    int rc;
+
+    printf("socket   %s (%s)\n", overview->search.tried[chosen(overview)].path,
+           overview->search.tried[chosen(overview)].why);
+    printf("version  %s, up %s\n", overview->stats.version,
+           progress_time(overview->stats.uptime_ns, uptime));
+    printf("backend  %s: %s\n\n", overview->stats.backend, overview->stats.reason);
+    rc = print_devices(overview);
+    if (rc == CLI_OK) {
+        putchar('\n');
+        rc = print_counters(&overview->stats);
+    }
+    return rc;
+}
+
+int command_status(struct cli *cli, int argc, char **argv)
+{
+    struct overview overview = {0};
+    int rc = cli_operands(cli, argc, argv, NULL, 0, 0);
+
+    if (rc != CLI_OK || cli->wants_help) {
+        return rc;
+    }
+    rc = fetch(cli, &overview);
+    if (rc == CLI_OK) {
+        rc = cli->is_json ? cli_print_json(overview_to_json(&overview)) : print_overview(&overview);
+    }
+    free(overview.devices);
+    return rc;
+}

@@ -1,0 +1,434 @@
+/*
+ * The daemon's side of the protocol, as a script says.
+ *
+ * Exit codes: 0, or the line number where the client broke a rule (modulo 200, never 0).
+ */
+#include "tests/unit/fake_server.h"
+
+#include "proto/codec.h"
+#include "proto/reader.h"
+#include "proto/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define JOB 41
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "# fake server, line %d: not true: %s\n", __LINE__, #condition);       \
+            _exit(1 + __LINE__ % 200);                                                             \
+        }                                                                                          \
+    } while (0)
+
+struct held {
+    uint64_t seq;
+    uint32_t msgid;
+    uint64_t n;
+    uint8_t *bytes;
+    uint64_t size;
+};
+
+struct server {
+    const struct fake_script *script;
+    int fd;
+    msgpack_sbuffer out;
+    msgpack_packer packer;
+    uint8_t *payloads[LIMIT_IN];
+    uint64_t sizes[LIMIT_IN];
+    struct held held[LIMIT_WINDOW];
+    uint32_t n_held;
+    uint32_t n_busy;
+    uint64_t n_pushed, n_done, n_records;
+    uint8_t fold;
+    bool is_closed, is_over;
+};
+
+/* ---- sending ------------------------------------------------------------------------------- */
+
+static void send_bytes(struct server *server, const void *bytes, size_t size)
+{
+    size_t sent = 0;
+
+    while (sent < size) {
+        ssize_t n = send(server->fd, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd poll_fd = {.fd = server->fd, .events = POLLOUT};
+
+            poll(&poll_fd, 1, -1);
+        } else if (n < 0) {
+            /* The client has gone, as some tests want it to. */
+            _exit(0);
+        } else {
+            sent += (size_t)n;
+        }
+    }
+}
+
+static void flush(struct server *server)
+{
+    send_bytes(server, server->out.data, server->out.size);
+    msgpack_sbuffer_clear(&server->out);
+}
+
+static void send_bin(struct server *server, const void *bytes, uint64_t size)
+{
+    uint8_t header[RPC_BIN_HEADER_MAX];
+
+    send_bytes(server, header, rpc_bin_header(size, header));
+    send_bytes(server, bytes, size);
+}
+
+static void send_error(struct server *server, uint32_t msgid, enum status status)
+{
+    struct failure failure;
+
+    fail(&failure, status, "field", "the script says so");
+    failure.retry_ms = status == STATUS_BUSY ? 1 : 0;
+    rpc_pack_error(&server->packer, msgid, &failure, true);
+    flush(server);
+}
+
+static void send_done(struct server *server, enum job_state state, enum status status)
+{
+    struct msg_job_done done = {
+        .job = JOB,
+        .state = state,
+        .pushes = server->n_done,
+        .n = server->n_records,
+        .has_failure = status != STATUS_OK,
+        .n_out = server->script->is_reduce && status == STATUS_OK ? 1 : 0,
+    };
+    uint8_t result[64] = {server->fold};
+
+    if (status != STATUS_OK) {
+        fail(&done.failure, status, NULL, "the script says so");
+    }
+    codec_pack_job_done(&server->packer, &done, true);
+    flush(server);
+    if (done.n_out > 0) {
+        send_bin(server, result, server->script->record_size);
+    }
+    server->is_over = true;
+}
+
+/* ---- pushes -------------------------------------------------------------------------------- */
+
+static void send_result(struct server *server, const struct held *held)
+{
+    const struct fake_script *script = server->script;
+    bool has_failed = (int64_t)held->seq == script->fail_seq;
+    struct msg_answer answer = {
+        .job = JOB,
+        .seq = held->seq,
+        .n = held->n,
+        .credit = 1,
+        .by = {.backend = "cpu", .device = "cpu0", .priority = PRIORITY_NORMAL, .path = "inline"},
+        .has_failure = has_failed,
+        .n_out = script->is_reduce || has_failed ? 0 : 1,
+    };
+    uint64_t size = held->size;
+
+    if (has_failed) {
+        fail(&answer.failure, STATUS_KERNEL_FAULT, NULL, "the script says so");
+    }
+    answer.by.has_timing = true;
+    answer.by.timing = (struct msg_timing){1, 2, 3, 4};
+    codec_pack_job_result(&server->packer, &answer, true);
+    flush(server);
+    for (uint64_t i = 0; i < held->size; i++) {
+        server->fold ^= held->bytes[i];
+        held->bytes[i] ^= FAKE_XOR;
+    }
+    if ((int64_t)held->seq == script->oversize_seq) {
+        size += script->record_size;
+    }
+    if ((int64_t)held->seq == script->die_within_seq) {
+        uint8_t header[RPC_BIN_HEADER_MAX];
+
+        send_bytes(server, header, rpc_bin_header(size, header));
+        send_bytes(server, held->bytes, size / 2);
+        _exit(0);
+    }
+    if (answer.n_out > 0) {
+        send_bin(server, held->bytes, size);
+    }
+    server->n_done++;
+    server->n_records += held->n;
+    if (has_failed) {
+        send_done(server, JOB_FAILED, STATUS_KERNEL_FAULT);
+    }
+}
+
+static void send_accepted(struct server *server, const struct held *held)
+{
+    codec_pack_empty_result(&server->packer, held->msgid);
+    flush(server);
+}
+
+static void answer_held(struct server *server)
+{
+    while (server->n_held > 0) {
+        struct held *held = &server->held[--server->n_held];
+
+        if (server->script->is_result_first) {
+            send_result(server, held);
+            send_accepted(server, held);
+        } else {
+            send_result(server, held);
+        }
+        free(held->bytes);
+    }
+}
+
+static void on_push(struct server *server, uint32_t msgid, const struct msg_job_push *push)
+{
+    const struct fake_script *script = server->script;
+    uint32_t batch = MAX(script->batch, 1u);
+    struct held *held = &server->held[server->n_held];
+
+    if (server->is_over) {
+        send_error(server, msgid, STATUS_NOT_FOUND);
+        return;
+    }
+    MUST(push->job == JOB);
+    MUST(push->seq == server->n_pushed);
+    MUST(push->n_data == MAX(script->n_in, 1u));
+    MUST(server->n_held < script->credit);
+    MUST(push->has_n && push->n == div_round_up(server->sizes[0], script->record_size));
+    if ((int64_t)push->seq == script->die_seq) {
+        _exit(0);
+    }
+    if ((int64_t)push->seq == script->refuse_seq) {
+        send_error(server, msgid, STATUS_RANGE);
+        return;
+    }
+    server->n_pushed++;
+    server->n_held++;
+    /* One record of room, for a result that is too large. */
+    held->bytes = calloc(1, server->sizes[0] + script->record_size);
+    memcpy(held->bytes, server->payloads[0], server->sizes[0]);
+    held->size = server->sizes[0];
+    held->seq = push->seq;
+    held->msgid = msgid;
+    held->n = push->n;
+    if (!script->is_result_first) {
+        send_accepted(server, held);
+    }
+    if (server->n_held == batch) {
+        answer_held(server);
+    }
+}
+
+/* ---- other requests ------------------------------------------------------------------------ */
+
+static void on_hello(struct server *server, uint32_t msgid)
+{
+    struct msg_hello_result hello = {
+        .version = "9.9.9",
+        .api_level = server->script->is_too_new ? API_LEVEL + 7 : API_LEVEL,
+        .api_compatible = server->script->is_too_new ? API_LEVEL + 5 : API_COMPATIBLE,
+        .epoch = 1234567,
+        .rights = "user",
+        .backend = "cpu",
+    };
+
+    if (server->script->is_nonsense) {
+        send_bytes(server, "\xdd\xff\xff\xff\xff", 5);
+        return;
+    }
+    codec_pack_hello_result(&server->packer, msgid, &hello);
+    flush(server);
+}
+
+static void on_open(struct server *server, uint32_t msgid)
+{
+    const struct fake_script *script = server->script;
+    struct msg_job_opened opened = {
+        .job = JOB,
+        .credit = script->credit,
+        .max_push = script->max_push,
+        .push_multiple = 1,
+        .n_in = MAX(script->n_in, 1u),
+        .n_out = 1,
+        .out_size = {script->record_size},
+    };
+
+    if (server->n_busy < script->n_busy) {
+        server->n_busy++;
+        send_error(server, msgid, STATUS_BUSY);
+        return;
+    }
+    for (uint32_t i = 0; i < opened.n_in; i++) {
+        opened.in_size[i] = script->record_size;
+    }
+    codec_pack_job_opened(&server->packer, msgid, &opened);
+    flush(server);
+}
+
+static void on_close(struct server *server, uint32_t msgid)
+{
+    struct msg_job_closed closed = {.pushed = server->n_pushed};
+
+    if (server->is_over) {
+        send_error(server, msgid, STATUS_NOT_FOUND);
+        return;
+    }
+    codec_pack_job_closed(&server->packer, msgid, &closed);
+    flush(server);
+    answer_held(server);
+    if (!server->is_over) {
+        send_done(server, JOB_DONE, STATUS_OK);
+    }
+}
+
+static void on_cancel(struct server *server, uint32_t msgid)
+{
+    struct msg_job_state state = {.state = JOB_CANCELLED};
+
+    codec_pack_job_state(&server->packer, msgid, &state);
+    flush(server);
+    answer_held(server);
+    send_done(server, JOB_CANCELLED, STATUS_CANCELLED);
+}
+
+static void on_list(struct server *server, uint32_t msgid)
+{
+    static const struct msg_job_entry entry = {
+        .job = JOB, .op = "fake", .state = JOB_CLOSED, .pushed = 5, .done = 3};
+
+    codec_pack_job_list_result(&server->packer, msgid, &entry, 1);
+    flush(server);
+}
+
+static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
+{
+    struct server *server = owner;
+    struct rpc_message message;
+    struct msg_job_push push;
+    struct failure failure;
+
+    (void)guard;
+    MUST(rpc_parse(head, size, &message, &failure) == 0);
+    MUST(message.type == RPC_REQUEST);
+    switch (message.method) {
+    case METHOD_HELLO:
+        on_hello(server, message.msgid);
+        break;
+    case METHOD_PING:
+        codec_pack_nil_result(&server->packer, message.msgid);
+        flush(server);
+        break;
+    case METHOD_JOB_LIST:
+        on_list(server, message.msgid);
+        break;
+    case METHOD_JOB_OPEN:
+        on_open(server, message.msgid);
+        break;
+    case METHOD_JOB_PUSH:
+        MUST(codec_unpack_job_push(&message.params, &push, &failure) == 0);
+        on_push(server, message.msgid, &push);
+        break;
+    case METHOD_JOB_CLOSE:
+        on_close(server, message.msgid);
+        break;
+    case METHOD_JOB_CANCEL:
+        on_cancel(server, message.msgid);
+        break;
+    default:
+        send_error(server, message.msgid, STATUS_UNKNOWN_METHOD);
+    }
+    rpc_finish(&message);
+    return 0;
+}
+
+static int on_payload(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
+                      struct reader_sink *ret_sink)
+{
+    struct server *server = owner;
+    uint32_t i = guard->payload_index;
+
+    (void)prefix;
+    (void)size;
+    MUST(i < LIMIT_IN && guard->payload_size <= server->script->max_push);
+    server->payloads[i] = realloc(server->payloads[i], guard->payload_size);
+    server->sizes[i] = guard->payload_size;
+    ret_sink->n_pieces = 1;
+    ret_sink->pieces[0] =
+        (struct iovec){.iov_base = server->payloads[i], .iov_len = guard->payload_size};
+    return 0;
+}
+
+static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)
+{
+    (void)owner;
+    (void)guard;
+    fprintf(stderr, "# fake server: %s\n", failure->message);
+    MUST(!"the client broke the protocol");
+}
+
+static void serve(const struct fake_script *script, int fd)
+{
+    static const struct reader_callbacks callbacks = {
+        .on_payload = on_payload,
+        .on_message = on_message,
+        .on_broken = on_broken,
+    };
+    struct server server = {.script = script, .fd = fd};
+    struct reader *reader;
+    int outcome;
+
+    msgpack_sbuffer_init(&server.out);
+    msgpack_packer_init(&server.packer, &server.out, msgpack_sbuffer_write);
+    MUST(reader_create(&reader, GUARD_SERVER, &callbacks, &server) == 0);
+    do {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+        poll(&poll_fd, 1, -1);
+        outcome = reader_read(reader, fd, 1 << 18);
+    } while (outcome == READER_IDLE || outcome == READER_BUDGET);
+    MUST(outcome == READER_EOF || outcome == -ECONNRESET);
+}
+
+/* ---- for tests ----------------------------------------------------------------------------- */
+
+pid_t fake_server_start(const struct fake_script *script, int *ret_fd)
+{
+    int fds[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
+        abort();
+    }
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0) {
+        abort();
+    }
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(fds[0]);
+        serve(script, fds[1]);
+        _exit(0);
+    }
+    close(fds[1]);
+    *ret_fd = fds[0];
+    return pid;
+}
+
+int fake_server_end(pid_t pid)
+{
+    int status = -1;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}

@@ -1,0 +1,45 @@
+/*
+ * Fake server: a child process that speaks the daemon's side of the protocol over a socketpair, as
+ * a script of oddities says.  One job at a time; the op's output is its input 0, each byte xor
+ * FAKE_XOR; a reduce op's output is the xor of all input bytes, at its first byte.
+ *
+ * It sends blocking, and reads nothing meanwhile: a client that does not read while it writes would
+ * hang, and the test's time limit would tell.
+ */
+#pragma once
+
+#include "proto/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define FAKE_XOR 0x5a
+
+struct fake_script {
+    uint32_t record_size; /* of input 0 and output 0 */
+    uint32_t n_in;        /* further inputs are only received; 0 means 1 */
+    uint32_t credit;
+    uint64_t max_push;
+    bool is_reduce;
+    uint32_t n_busy; /* refuse job.open as BUSY this many times */
+
+    uint32_t batch;         /* answer so many pushes together, last first; 0 means 1 */
+    bool is_result_first;   /* the result goes before the answer of its job.push */
+    int64_t refuse_seq;     /* answer this job.push with RANGE; -1 none */
+    int64_t fail_seq;       /* its result is KERNEL_FAULT, and the job failed; -1 none */
+    int64_t oversize_seq;   /* its output has a record more than it should; -1 none */
+    int64_t die_seq;        /* exit when this push has arrived; -1 none */
+    int64_t die_within_seq; /* exit half way through sending this result; -1 none */
+    bool is_nonsense;       /* answer hello with bytes that are no message */
+    bool is_too_new;        /* api_compatible is beyond ours */
+};
+
+#define FAKE_SCRIPT                                                                                \
+    .record_size = 4, .credit = 3, .max_push = 1 << 20, .refuse_seq = -1, .fail_seq = -1,          \
+    .oversize_seq = -1, .die_seq = -1, .die_within_seq = -1
+
+/* Starts it; the test must call fake_server_end().  *ret_fd is the client's end. */
+pid_t fake_server_start(const struct fake_script *script, int *ret_fd);
+/* Waits for it to end (close the connection first): 0, or what it found wrong with the client. */
+int fake_server_end(pid_t pid);

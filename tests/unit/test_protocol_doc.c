@@ -1,0 +1,162 @@
+/* PROTOCOL.md says what the headers say: every row, and no other. */
+#include "proto/limits.h"
+#include "proto/message.h"
+#include "proto/methods.h"
+#include "proto/status.h"
+#include "proto/util.h"
+#include "tests/check.h"
+
+static char document[1 << 16];
+
+static void read_document(void)
+{
+    FILE *file = fopen(PROTOCOL_MD, "re");
+
+    if (file == NULL) {
+        CHECK_FAIL("%s: %s", PROTOCOL_MD, strerror(errno));
+    }
+    document[fread(document, 1, sizeof(document) - 1, file)] = '\0';
+    fclose(file);
+    CHECK_LT(strlen(document), sizeof(document) - 1);
+}
+
+/* Is this, from its first character to its last, a line of the document? */
+static void check_line(const char *line)
+{
+    const char *at = document;
+    size_t length = strlen(line);
+
+    while ((at = strstr(at, line)) != NULL) {
+        if ((at == document || at[-1] == '\n') && at[length] == '\n') {
+            return;
+        }
+        at++;
+    }
+    CHECK_FAIL("PROTOCOL.md has no line: %s", line);
+}
+
+/* Lines that begin so, between the line `heading` and the next heading. */
+static unsigned count_lines(const char *heading, const char *start)
+{
+    const char *at = strstr(document, heading);
+    const char *end;
+    unsigned n = 0;
+
+    CHECK(at != NULL);
+    end = strstr(at + 1, "\n#");
+    for (at = strstr(at, start); at != NULL && (end == NULL || at < end);
+         at = strstr(at + 1, start)) {
+        n++;
+    }
+    return n;
+}
+
+static void test_limits(void)
+{
+    unsigned n = 0;
+    char line[512];
+
+    read_document();
+#define X(name, wire, value, unit, reason)                                                         \
+    snprintf(line, sizeof(line), "| `%s` | %d | %s | %s |", wire, value, unit, reason);            \
+    check_line(line);                                                                              \
+    n++;
+    LIMIT_LIST(X)
+#undef X
+    CHECK_EQ(count_lines("\n## Limits\n", "\n| `"), n);
+}
+
+static void test_statuses(void)
+{
+    unsigned n = 0;
+    char line[512];
+
+    read_document();
+#define X(name, doc)                                                                               \
+    snprintf(line, sizeof(line), "| `%s` | %s |", #name, doc);                                     \
+    check_line(line);                                                                              \
+    n++;
+    STATUS_LIST(X)
+#undef X
+    CHECK_EQ(count_lines("\n## Errors\n", "\n| `"), n);
+}
+
+static void test_counters(void)
+{
+    unsigned n = 0;
+    char line[512];
+
+    read_document();
+#define X(field, doc)                                                                              \
+    snprintf(line, sizeof(line), "| `%s` | %s |", #field, doc);                                    \
+    check_line(line);                                                                              \
+    n++;
+    STATS_LIST(X)
+#undef X
+    CHECK_EQ(count_lines("\n### `stats()`\n", "\n| `"), n);
+}
+
+/* A section for each method and notification; as many parameters as the table allows. */
+static void test_methods(void)
+{
+    unsigned n = 0;
+    const char *at = document;
+
+    read_document();
+    for (enum method method = 0; method < METHOD_COUNT; method++) {
+        const struct method_row *row = method_row(method);
+        unsigned n_params = 0, depth = 0;
+        char heading[64];
+
+        snprintf(heading, sizeof(heading), "\n### `%s(", row->name);
+        at = strstr(document, heading);
+        if (at == NULL) {
+            CHECK_FAIL("PROTOCOL.md has no section for %s", row->name);
+        }
+        at += strlen(heading);
+        n_params = *at != ')';
+        for (; *at != ')'; at++) {
+            depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+            n_params += *at == ',' && depth == 0;
+        }
+        printf("# %s\n", row->name);
+        CHECK_EQ(n_params, row->n_params_most);
+    }
+    CHECK_HAS(document, "\n### `" NOTIFY_JOB_RESULT "(");
+    CHECK_HAS(document, "\n### `" NOTIFY_JOB_DONE "(");
+    for (at = strstr(document, "\n### `"); at != NULL; at = strstr(at + 1, "\n### `")) {
+        n++;
+    }
+    CHECK_EQ(n, METHOD_COUNT + 2);
+}
+
+static void test_names(void)
+{
+    char text[64];
+
+    read_document();
+    snprintf(text, sizeof(text), "API level %d.", API_LEVEL);
+    CHECK_HAS(document, text);
+#define X(name, text_, size) CHECK_HAS(document, " " text_);
+    DTYPE_LIST(X)
+    PARAM_TYPE_LIST(X)
+#undef X
+    for (size_t i = 0; i < ARRAY_SIZE(priority_names); i++) {
+        snprintf(text, sizeof(text), "`\"%s\"`", priority_names[i]);
+        CHECK_HAS(document, text);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(require_names); i++) {
+        snprintf(text, sizeof(text), "`\"%s\"`", require_names[i]);
+        CHECK_HAS(document, text);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(tail_names); i++) {
+        snprintf(text, sizeof(text), "`\"%s\"`", tail_names[i]);
+        CHECK_HAS(document, text);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(job_state_names); i++) {
+        CHECK_HAS(document, job_state_names[i]);
+    }
+}
+
+CHECK_MAIN(CHECK_TEST(test_limits), CHECK_TEST(test_statuses), CHECK_TEST(test_counters),
+           CHECK_TEST(test_methods), CHECK_TEST(test_names))
