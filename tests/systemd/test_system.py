@@ -92,7 +92,7 @@ class Sandbox:
 
     def await_end(self, processes):
         for name, pid in processes.items():
-            tap.wait_until(lambda: not os.path.exists(f"/proc/{pid}"), f"the end of {name}")
+            tap.wait_until(lambda: not is_running(pid), f"the end of {name}")
 
     def drop_in(self, text):
         """Settings of the service; none takes them back."""
@@ -122,6 +122,14 @@ def need_sandbox():
 def status_of(pid):
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def is_running(pid):
+    """One that nobody has waited for yet does not run either."""
+    try:
+        return not status_of(pid)["State"].startswith("Z")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 # ---- the story ----------------------------------------------------------------------------------
