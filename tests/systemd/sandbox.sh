@@ -113,7 +113,7 @@ unshare --mount --pid --uts --ipc --net --cgroup --fork true || cannot "no names
 
 (
     # The namespace's root is the cgroup that the process is in when it is made.
-    echo "$BASHPID" >"$cgroup/cgroup.procs"
+    echo "$BASHPID" >"$cgroup/cgroup.procs" || cannot "no process can be moved into a cgroup"
     # Descriptor 3 is for what is inside: unshare itself complains whenever its child was killed.
     exec unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child \
         "$0" --inside "$scratch" "$tree" </dev/null 3>&2 2>/dev/null

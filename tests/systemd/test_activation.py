@@ -30,7 +30,9 @@ class Activation:
              "--backend", "cpu", "--pinned-pool", "64M"], stderr=subprocess.DEVNULL)
 
     def program(self):
-        return os.path.basename(os.readlink(f"/proc/{self.process.pid}/exe"))
+        """Its name's first 15 letters; where it lies is hidden, for the daemon is not dumpable."""
+        with open(f"/proc/{self.process.pid}/comm") as comm:
+            return comm.read().strip()
 
     def await_notification(self, line):
         """Returns the whole message that holds this line."""
@@ -52,7 +54,7 @@ def the_first_client_starts_the_daemon():
         activation = Activation(folder)
         try:
             tap.wait_until(lambda: os.path.exists(activation.path), "the socket")
-            tap.equal(activation.program(), "systemd-socket-activate")
+            tap.equal(activation.program(), "systemd-socket-")
             tap.equal(hash_blocks(activation.path), "cpu")
             tap.equal(activation.program(), "gpupiped")
             tap.has(activation.await_notification("READY=1"), "STATUS=backend cpu")
