@@ -75,6 +75,12 @@ static void on_worker_down(void *owner, const char *reason)
     }
 }
 
+/* Whoever started the daemon may start it again; to go on would leave clients waiting for ever. */
+static void on_worker_hopeless(void *owner)
+{
+    stop_loop(owner, 1);
+}
+
 static void on_chunk_done(void *owner, void *chunk, const struct work_result *result)
 {
     (void)owner;
@@ -335,6 +341,7 @@ static int start_worker(struct server *server, const struct config *config, stru
         .owner = server,
         .on_ready = on_worker_ready,
         .on_down = on_worker_down,
+        .on_hopeless = on_worker_hopeless,
         .on_done = on_chunk_done,
         .on_lost = on_chunk_lost,
     };

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,6 +212,13 @@ void spawner_destroy(struct spawner *spawner)
     while (waitpid(spawner->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     free(spawner);
+}
+
+bool spawner_is_gone(const struct spawner *spawner)
+{
+    struct pollfd socket = {.fd = spawner->fd, .events = 0};
+
+    return poll(&socket, 1, 0) > 0; /* POLLHUP */
 }
 
 int spawner_start(struct spawner *spawner, const char *backend, int control_fd, pid_t *ret_pid,

@@ -15,6 +15,7 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -27,6 +28,9 @@ struct spawner;
 int spawner_create(const char *const *environment, uint32_t n_environment,
                    struct spawner **ret_spawner, struct failure *ret_failure);
 void spawner_destroy(struct spawner *spawner);
+
+/* It was killed: no worker can be started any more. */
+bool spawner_is_gone(const struct spawner *spawner);
 
 /*
  * Start gpupipe-worker-<backend> with control_fd as its descriptor 3.  control_fd stays the

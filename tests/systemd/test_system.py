@@ -215,6 +215,15 @@ def a_killed_daemon_leaves_no_worker_and_is_restarted():
     tap.equal(sandbox.show("NRestarts"), "1")
 
 
+def a_daemon_that_lost_its_spawner_is_restarted():
+    before = need_sandbox().await_processes()
+    os.kill(before["gpupipe-spawner"], signal.SIGKILL)
+    sandbox.await_end({"spawner": before["gpupipe-spawner"]})
+    os.kill(before["gpupipe-worker-"], signal.SIGKILL)
+    sandbox.await_end(before)
+    sandbox.hash()
+
+
 def the_watchdog_restarts_a_daemon_that_hangs():
     need_sandbox().drop_in("WatchdogSec=2")
     sandbox.check("systemctl", "restart", "gpupiped")
@@ -291,6 +300,7 @@ try:
         all_its_processes_are_confined,
         a_killed_worker_is_replaced,
         a_killed_daemon_leaves_no_worker_and_is_restarted,
+        a_daemon_that_lost_its_spawner_is_restarted,
         the_watchdog_restarts_a_daemon_that_hangs,
         stopping_lets_work_in_flight_finish,
         the_next_client_starts_it_again,
