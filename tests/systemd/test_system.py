@@ -201,10 +201,12 @@ def all_its_processes_are_confined():
 
 def a_killed_worker_is_replaced():
     before = need_sandbox().await_processes()
+    status = sandbox.show("StatusText")
     os.kill(before["gpupipe-worker-"], signal.SIGKILL)
     sandbox.await_end({"worker": before["gpupipe-worker-"]})
     sandbox.hash()
     tap.equal(sandbox.await_processes()["gpupiped"], before["gpupiped"])
+    tap.equal(sandbox.show("StatusText"), status)
 
 
 def a_killed_daemon_leaves_no_worker_and_is_restarted():
