@@ -22,6 +22,13 @@
 
 #define HARNESS_DEADLINE_S 60
 
+/* What a sanitizer adds to a daemon's resident memory: freed blocks that it keeps for a while. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HARNESS_SANITIZER_KIB (32 * 1024)
+#else
+#define HARNESS_SANITIZER_KIB 0
+#endif
+
 struct harness;
 
 /* A folder of our own for socket, log and files, without a daemon yet. */
