@@ -92,7 +92,7 @@ stage_asan() {
 
 stage_tsan() {
     build build-tsan -Db_sanitize=thread &&
-        run_tests build-tsan --timeout-multiplier 5 --suite unit --suite ops --suite smoke --suite worker
+        run_tests build-tsan --timeout-multiplier 5 --suite unit --suite ops --suite smoke
 }
 
 stage_clang() {
