@@ -21,6 +21,8 @@
 
 enum { N_SHELLS = 8 };
 
+unsigned harness_patience_ms = 20000;
+
 struct harness {
     char folder[64];
     char socket_path[128];
@@ -487,6 +489,7 @@ static pid_t begin_shell(struct harness *harness, const char *format, va_list ar
         _exit(127);
     }
     CHECK_GT(pid, 0);
+    setpgid(pid, pid); /* whoever comes first, so that a kill finds the group */
     *kept = pid;
     return pid;
 }
