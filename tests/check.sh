@@ -92,7 +92,7 @@ stage_asan() {
 
 stage_tsan() {
     build build-tsan -Db_sanitize=thread &&
-        run_tests build-tsan --timeout-multiplier 5 --suite unit --suite ops --suite threads
+        run_tests build-tsan --timeout-multiplier 5 --suite unit --suite ops --suite smoke
 }
 
 stage_clang() {
@@ -119,7 +119,7 @@ fuzz_one() { # TARGET: starts from its corpus, and leaves it as it is
     folder=build-fuzz/found/$name
     mkdir -p "$folder"
     "$target" -max_total_time="${FUZZ_SECONDS:-60}" -max_len=65536 -artifact_prefix="$folder/" \
-        "$folder" "tests/fuzz/corpus/$name"
+        "$folder" tests/fuzz/corpus/*
 }
 
 # ---- all of them ------------------------------------------------------------------------------
