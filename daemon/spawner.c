@@ -35,8 +35,12 @@ struct spawn_reply {
     struct failure failure;
 };
 
-/* Where worker programs lie beside the daemon's own file: installed flat, built, installed. */
-static const char *const worker_folders[] = {"", "../cuda/", "../libexec/gpupipe/"};
+/*
+ * Where worker programs lie: beside the daemon's file, where it was built, where a moved tree was
+ * installed (relative to the daemon's folder), and where this one was to be (absolute).
+ */
+static const char *const worker_folders[] = {"", "../cuda/", "../libexec/gpupipe/",
+                                             GPUPIPE_WORKER_FOLDER "/"};
 
 /* What the spawner process works with; set once before its loop. */
 struct nest {
@@ -47,8 +51,9 @@ struct nest {
 static int find_program(const struct nest *nest, const char *backend, char *ret_path, size_t size)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(worker_folders); i++) {
-        int length = snprintf(ret_path, size, "%s%sgpupipe-worker-%s", nest->folder,
-                              worker_folders[i], backend);
+        const char *folder = worker_folders[i];
+        int length = snprintf(ret_path, size, "%s%sgpupipe-worker-%s",
+                              folder[0] == '/' ? "" : nest->folder, folder, backend);
 
         if (length > 0 && (size_t)length < size && access(ret_path, X_OK) == 0) {
             return 0;
