@@ -374,6 +374,11 @@ void job_expire(struct job *job)
     }
 }
 
+bool job_is_late(const struct job *job, uint64_t now_ns)
+{
+    return job->state < JOB_DONE && job->deadline_at_ns != 0 && now_ns >= job->deadline_at_ns;
+}
+
 void job_orphan(struct job *job)
 {
     job_cancel(job);

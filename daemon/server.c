@@ -112,7 +112,7 @@ static void dispatch(struct server *server)
     while ((flow = scheduler_next(&server->scheduler)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
-        if (job->deadline_at_ns != 0 && now_ns() >= job->deadline_at_ns) {
+        if (job_is_late(job, now_ns())) {
             job_expire(job);
             job_settle(job);
         } else if (job_issue(job) < 0) {
@@ -212,12 +212,11 @@ static bool check_deadlines(struct server *server, uint64_t now)
 
     for (struct job *job = server->jobs; job != NULL; job = next) {
         next = job->next;
-        if (job->deadline_at_ns != 0 && job->state < JOB_DONE) {
-            is_timed = true;
-            if (now >= job->deadline_at_ns) {
-                job_expire(job);
-                job_settle(job);
-            }
+        if (job_is_late(job, now)) {
+            job_expire(job);
+            job_settle(job);
+        } else {
+            is_timed |= job->deadline_at_ns != 0 && job->state < JOB_DONE;
         }
     }
     return is_timed;
