@@ -407,8 +407,8 @@ static bool try_answer(struct job *job, struct push *push)
         job_answer_push(job, push, NULL);
     } else if (push->has_failed) {
         job_answer_push(job, push, &push->failure);
-    } else if (job->state == JOB_EXPIRED) {
-        job_answer_push(job, push, &job->failure);
+    } else if (job->state == JOB_EXPIRED || (job->state == JOB_FAILED && job->id == 0)) {
+        job_answer_push(job, push, &job->failure); /* a run's FINISH failed, of no push */
     } else {
         fail(&cancelled, STATUS_CANCELLED, NULL,
              "the job was cancelled or failed before this push");

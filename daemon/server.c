@@ -252,7 +252,8 @@ static void on_watchdog(uv_timer_t *timer)
 static bool has_work_in_flight(const struct server *server)
 {
     for (const struct job *job = server->jobs; job != NULL; job = job->next) {
-        if (job->n_pushed > job->n_done || job->n_messages > 0) {
+        /* A closed job waits at least for its FINISH. */
+        if (job->state == JOB_CLOSED || job->n_pushed > job->n_done || job->n_messages > 0) {
             return true;
         }
     }

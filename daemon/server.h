@@ -83,7 +83,7 @@ void server_add_job(struct server *server, struct job *job);
 void server_remove_job(struct server *server, struct job *job);
 struct job *server_find_job(struct server *server, uint64_t id);
 
-/* UNKNOWN_OP, or BUSY while no worker has announced its ops yet. */
+/* Or UNKNOWN_OP.  Nobody is let in before a worker has announced its ops. */
 int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
                    struct failure *ret_failure);
 /* May work with these options (require, device) run here?  NO_DEVICE otherwise. */
