@@ -162,6 +162,7 @@ void job_destroy(struct job *job)
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         pool_release(server->pool, &job->out[i]);
     }
+    server_room_came(server);
     job_slots_give(server->job_slots, job->slot);
     server_remove_job(server, job);
     free(job);
@@ -367,9 +368,14 @@ void job_cancel(struct job *job)
 void job_expire(struct job *job)
 {
     if (job->state < JOB_DONE) {
-        fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
-             "the deadline passed; %llu of %llu pushes were done", (unsigned long long)job->n_done,
-             (unsigned long long)job->n_pushed);
+        if (job->id == 0) {
+            fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
+                 "the deadline passed before the run was done");
+        } else {
+            fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
+                 "the deadline passed; %llu of %llu pushes were done",
+                 (unsigned long long)job->n_done, (unsigned long long)job->n_pushed);
+        }
         stop(job, JOB_EXPIRED, job->n_answered);
     }
 }

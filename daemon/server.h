@@ -56,7 +56,7 @@ struct server {
     struct session *again;         /* to read from again */
     struct session *waiting_first; /* for room in the pool, in order of arrival */
     struct session *waiting_last;
-    size_t waiting_used;    /* pool_used() when the first of them found no room */
+    bool has_room_come;     /* since they tried */
     uint32_t n_readers;     /* sessions that were readable this turn of the loop ... */
     uint32_t n_readers_was; /* ... and the last */
 
@@ -97,6 +97,8 @@ size_t server_read_budget(const struct server *server);
 void server_mark_dirty(struct server *server, struct session *session);
 void server_mark_again(struct server *server, struct session *session);
 void server_mark_waiting(struct server *server, struct session *session);
+/* The pool got memory back: who waits for it tries again this turn. */
+void server_room_came(struct server *server);
 void server_unmark_waiting(struct server *server, struct session *session);
 void server_forget_session(struct server *server, struct session *session);
 /* Something is timed: make sure that the tick runs. */
