@@ -255,9 +255,9 @@ static void test_a_push_that_fails(void)
     CHECK_EQ(gpupipe_job_done(job)->state, JOB_FAILED);
     CHECK_EQ(gpupipe_job_done(job)->failure.status, STATUS_KERNEL_FAULT);
     CHECK(!gpupipe_is_lost(gpupipe));
-    /* Pushes that were under way have met NOT_FOUND. */
+    /* Pushes that were under way have met NOT_FOUND, and are told why the job had ended. */
     for (int i = 5; i < N_PUSHES; i++) {
-        CHECK(!works[i].is_back || works[i].push.answer.failure.status == STATUS_NOT_FOUND);
+        CHECK(!works[i].is_back || works[i].push.answer.failure.status == STATUS_KERNEL_FAULT);
     }
     check_server();
 }
