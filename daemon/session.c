@@ -435,7 +435,10 @@ void session_check_time(struct session *session, uint64_t now)
         session->received_ns = now; /* the pause is ours */
     } else if (reader_is_within(session->reader) &&
                now - session->received_ns > LIMIT_HALF_MESSAGE * ms) {
-        session_break(session, "half a message, then silence");
+        /* At once, whatever it has not read: what it holds of the pool is others' by now. */
+        session->server->stats.sessions_broken++;
+        log_debug("session of uid %u ended: half a message, then silence", (unsigned)session->uid);
+        session_close(session);
     }
 }
 

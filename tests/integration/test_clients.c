@@ -59,12 +59,26 @@ static void go_deaf(struct wire *wire)
     CHECK(is_stuck);
 }
 
+/* Five results that it does not read, and half of a sixth request. */
+static void go_silent_and_deaf(struct wire *wire)
+{
+    msgpack_sbuffer buffer;
+
+    msgpack_sbuffer_init(&buffer);
+    for (unsigned i = 0; i < 6; i++) {
+        wire_pack(wire, &buffer, "run", "['copy', {}, {}, [<1000000>]]");
+    }
+    wire_send_bytes(wire, buffer.data, buffer.size - 500000);
+    msgpack_sbuffer_destroy(&buffer);
+}
+
 static void test_silent_and_deaf_clients(void)
 {
     struct harness *daemon = harness_start();
     struct wire *idle = wire_connect(harness_socket(daemon));
     struct wire *half_head = wire_connect(harness_socket(daemon));
     struct wire *half_payload = wire_connect(harness_socket(daemon));
+    struct wire *both = wire_connect(harness_socket(daemon));
     struct wire *deaf = wire_connect(harness_socket(daemon));
     unsigned long rss;
 
@@ -77,16 +91,20 @@ static void test_silent_and_deaf_clients(void)
                     "copy\x80\x80\x91\xc5\x03\xe8"
                     "abc",
                     22);
+    go_silent_and_deaf(both);
     go_deaf(deaf);
     wire_check_works(idle);
     CHECK_LE(harness_rss_kib(daemon), rss + 64 * 1024 + 8192 + HARNESS_SANITIZER_KIB);
 
     wire_eof(half_head);
     wire_eof(half_payload);
+    HARNESS_WAIT(is_hung_up(both));
+    CHECK(!is_hung_up(deaf)); /* its limit is the longer one */
     wire_check_works(idle);
     HARNESS_WAIT(is_hung_up(deaf));
     wire_close(half_head);
     wire_close(half_payload);
+    wire_close(both);
     wire_close(deaf);
     check_idle(daemon, idle);
 }
