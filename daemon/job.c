@@ -436,16 +436,22 @@ static void skip_empty_merges(struct job *job)
 
 static void answer_pushes(struct job *job)
 {
-    for (uint64_t seq = job->n_answered; seq < job->n_pushed; seq++) {
-        struct push *push = find_push(job, seq);
+    uint64_t oldest = job->n_pushed; /* of those that stay unanswered */
+    struct push *push;
 
-        if (push != NULL && !try_answer(job, push) && job->is_ordered) {
-            return;
-        }
-        if (seq == job->n_answered && find_push(job, seq) == NULL) {
+    if (job->is_ordered) {
+        while ((push = find_push(job, job->n_answered)) != NULL && try_answer(job, push)) {
             job->n_answered++;
         }
+        return;
     }
+    for (uint32_t i = 0; i < job->window; i++) {
+        push = &job->pushes[i];
+        if (push->state == PUSH_ACCEPTED && !try_answer(job, push)) {
+            oldest = MIN(oldest, push->seq);
+        }
+    }
+    job->n_answered = oldest;
 }
 
 static void end_if_complete(struct job *job)

@@ -54,7 +54,7 @@ struct job {
     bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
     bool has_short_push;  /* likewise after a short record */
     uint64_t n_pushed;    /* accepted: the next seq */
-    uint64_t n_answered;  /* in order: the next seq to answer */
+    uint64_t n_answered;  /* the oldest seq without an answer */
     uint64_t n_done;      /* answered in any order */
     uint64_t n_records;   /* of pushes answered with success */
 

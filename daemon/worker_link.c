@@ -399,7 +399,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
         if (size == -EAGAIN || size == -EINTR) {
             return;
         }
-        if (size == 0) {
+        if (size == 0 || size == -ECONNRESET) { /* the latter if it left something unread */
             problem = "its socket ended";
         } else if (size != sizeof(message)) {
             problem = "it sent a malformed control message";

@@ -41,5 +41,8 @@ int fail(struct failure *ret_failure, enum status status, const char *field, con
     va_start(args, format);
     vsnprintf(ret_failure->message, sizeof(ret_failure->message), format, args);
     va_end(args);
+    for (char *at = ret_failure->message; *at != '\0'; at++) {
+        *at = *at >= ' ' && *at <= '~' ? *at : '?';
+    }
     return -(int)status;
 }

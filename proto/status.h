@@ -62,6 +62,9 @@ const char *status_name(enum status status);
 /* The status called NAME, or STATUS_INTERNAL where this version knows no such name. */
 enum status status_from_name(const char *name);
 
-/* Fill *ret_failure (field may be NULL) and return -status. */
+/*
+ * Fill *ret_failure (field may be NULL) and return -status.  The message is made printable ASCII:
+ * it goes to terminals and logs, and may quote what a client sent.
+ */
 __attribute__((format(printf, 4, 5))) int fail(struct failure *ret_failure, enum status status,
                                                const char *field, const char *format, ...);

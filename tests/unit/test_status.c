@@ -34,5 +34,14 @@ static void test_fail_cuts_what_is_too_long(void)
     CHECK_EQ(strlen(failure.message), sizeof(failure.message) - 1);
 }
 
+/* A method's name with an escape sequence in it went to terminals as it was. */
+static void test_messages_are_printable(void)
+{
+    struct failure failure;
+
+    fail(&failure, STATUS_UNKNOWN_METHOD, NULL, "no \"%s\"", "\xff\n\x1b[31m~ \x7f");
+    CHECK_STR(failure.message, "no \"???[31m~ ?\"");
+}
+
 CHECK_MAIN(CHECK_TEST(test_names_round_trip), CHECK_TEST(test_fail_fills_everything),
-           CHECK_TEST(test_fail_cuts_what_is_too_long))
+           CHECK_TEST(test_fail_cuts_what_is_too_long), CHECK_TEST(test_messages_are_printable))
