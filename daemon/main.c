@@ -8,8 +8,20 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #define EXIT_USAGE 2
+
+/* Each segment of the pool and each connection takes a descriptor: as many as we may. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
 
 static int run(const struct config *config)
 {
@@ -18,6 +30,7 @@ static int run(const struct config *config)
     struct failure failure;
 
     log_init(config->log_level);
+    raise_descriptor_limit();
     for (unsigned i = 0; i < config->n_worker_env; i++) {
         log_info("workers get %s", config->worker_env[i]);
     }

@@ -1,5 +1,6 @@
 /*
- * Server: the loop, its turn, and the start and end of the daemon.  See server.h.
+ * Server: the start, the time limits and the end of the daemon, and what it tells others.  See
+ * server.h for its states and server_turn.c for its work.
  */
 #include "daemon/server.h"
 
@@ -14,11 +15,6 @@
 #include <sys/random.h>
 
 #define TICK_MS 100 /* resolution of the time limits, all of them seconds, and of deadlines */
-
-/* Bounded reads keep a small job's answer from waiting behind another client's megabytes: unbounded
- * ones made a ping wait 19 ms beside three pushers, bounded ones 1.9 ms. */
-#define READ_BUDGET_SHARED (64u << 10)
-#define READ_BUDGET_ALONE  (256u << 10)
 
 /* ---- status --------------------------------------------------------------------------------- */
 
@@ -100,100 +96,6 @@ static void on_chunk_lost(void *owner, void *chunk)
 {
     (void)owner;
     job_chunk_lost(chunk);
-}
-
-/* ---- the turn ------------------------------------------------------------------------------- */
-
-/* Hand the worker what may go next. */
-static void dispatch(struct server *server)
-{
-    struct flow *flow;
-
-    while ((flow = scheduler_next(&server->scheduler)) != NULL) {
-        struct job *job = CONTAINER_OF(flow, struct job, flow);
-
-        if (job_is_late(job, now_ns())) {
-            job_expire(job);
-            job_settle(job);
-        } else if (job_issue(job) < 0) {
-            break;
-        }
-    }
-    worker_link_publish(server->link);
-}
-
-/* All of them try, the oldest first: a small run fits where a large one does not. */
-static void resume_waiting(struct server *server)
-{
-    struct session *next;
-
-    if (!server->has_room_come) {
-        return;
-    }
-    server->has_room_come = false;
-    for (struct session *session = server->waiting_first; session != NULL; session = next) {
-        next = session_links(session)->next_waiting;
-        session_resume(session);
-    }
-}
-
-static void flush_dirty(struct server *server)
-{
-    while (server->dirty != NULL) {
-        struct session *session = server->dirty;
-
-        server->dirty = session_links(session)->next_dirty;
-        session_links(session)->is_dirty = false;
-        session_flush(session);
-    }
-}
-
-void server_turn(struct server *server)
-{
-    worker_link_poll(server->link);
-    flush_dirty(server);
-    do {
-        resume_waiting(server);
-        dispatch(server);
-        flush_dirty(server); /* what has left may make room */
-    } while (server->has_room_come && server->waiting_first != NULL);
-}
-
-static void on_prepare(uv_prepare_t *prepare)
-{
-    struct server *server = prepare->data;
-
-    do {
-        server_turn(server);
-    } while (!worker_link_sleep(server->link));
-    server->n_readers_was = server->n_readers;
-    server->n_readers = 0;
-}
-
-static void on_check(uv_check_t *check)
-{
-    struct server *server = check->data;
-
-    worker_link_awake(server->link);
-}
-
-/* Sessions whose read stopped at its budget go on, each once per turn of the loop. */
-static void on_idle(uv_idle_t *idle)
-{
-    struct server *server = idle->data;
-    struct session *session = STEAL(server->again);
-
-    while (session != NULL) {
-        struct session *next = session_links(session)->next_again;
-
-        session_links(session)->is_again = false;
-        session_read_again(session);
-        server_turn(server);
-        session = next;
-    }
-    if (server->again == NULL) {
-        uv_idle_stop(idle);
-    }
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */
@@ -318,15 +220,10 @@ static void init_loop(struct server *server)
     static const int numbers[] = {SIGTERM, SIGINT};
 
     uv_loop_init(&server->loop);
-    uv_prepare_init(&server->loop, &server->prepare);
-    uv_check_init(&server->loop, &server->check);
-    uv_idle_init(&server->loop, &server->idle);
+    server_turn_init(server);
     uv_timer_init(&server->loop, &server->tick);
     uv_timer_init(&server->loop, &server->watchdog);
     uv_timer_init(&server->loop, &server->drain_timer);
-    server->prepare.data = server;
-    server->check.data = server;
-    server->idle.data = server;
     server->tick.data = server;
     server->drain_timer.data = server;
     for (unsigned i = 0; i < ARRAY_SIZE(server->signals); i++) {
@@ -436,8 +333,7 @@ static void server_finish(struct server *server)
     }
     listener_close(server);
     worker_link_destroy(server->link);
-    uv_prepare_stop(&server->prepare);
-    uv_check_stop(&server->check);
+    server_turn_stop(server);
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
@@ -455,8 +351,7 @@ int server_run(struct server *server, const struct config *config, struct spawne
         log_error("%s", failure.message);
         exit_code = failure.status == STATUS_INVALID_PARAM ? 2 : 1;
     } else {
-        uv_prepare_start(&server->prepare, on_prepare);
-        uv_check_start(&server->check, on_check);
+        server_turn_start(server);
         uv_run(&server->loop, UV_RUN_DEFAULT);
         exit_code = server->exit_code;
     }
@@ -535,105 +430,6 @@ int server_check_device(const struct server *server, const struct msg_options *o
 uint64_t server_chunk_size(const struct server *server)
 {
     return MAX(worker_link_caps(server->link)->chunk_size, UINT64_C(1));
-}
-
-size_t server_read_budget(const struct server *server)
-{
-    bool is_shared = server->n_readers_was > 1 || server->n_readers > 1 ||
-                     server->scheduler.classes[PRIORITY_URGENT].n_chunks > 0;
-
-    return is_shared ? READ_BUDGET_SHARED : READ_BUDGET_ALONE;
-}
-
-void server_mark_dirty(struct server *server, struct session *session)
-{
-    struct session_links *links = session_links(session);
-
-    if (!links->is_dirty) {
-        links->is_dirty = true;
-        links->next_dirty = server->dirty;
-        server->dirty = session;
-    }
-}
-
-void server_mark_again(struct server *server, struct session *session)
-{
-    struct session_links *links = session_links(session);
-
-    if (!links->is_again) {
-        links->is_again = true;
-        links->next_again = server->again;
-        server->again = session;
-        uv_idle_start(&server->idle, on_idle);
-    }
-}
-
-void server_mark_waiting(struct server *server, struct session *session)
-{
-    struct session_links *links = session_links(session);
-
-    if (links->is_waiting) {
-        return;
-    }
-    links->is_waiting = true;
-    links->next_waiting = NULL;
-    if (server->waiting_first == NULL) {
-        server->waiting_first = session;
-    } else {
-        session_links(server->waiting_last)->next_waiting = session;
-    }
-    server->waiting_last = session;
-}
-
-/* Take a session out of a singly linked list; the lists are short. */
-#define UNLINK(head, session, next_field)                                                          \
-    do {                                                                                           \
-        for (struct session **at_ = &(head); *at_ != NULL;                                         \
-             at_ = &session_links(*at_)->next_field) {                                             \
-            if (*at_ == (session)) {                                                               \
-                *at_ = session_links(session)->next_field;                                         \
-                break;                                                                             \
-            }                                                                                      \
-        }                                                                                          \
-    } while (0)
-
-void server_room_came(struct server *server)
-{
-    server->has_room_come = true;
-}
-
-void server_unmark_waiting(struct server *server, struct session *session)
-{
-    struct session_links *links = session_links(session);
-
-    if (!links->is_waiting) {
-        return;
-    }
-    links->is_waiting = false;
-    UNLINK(server->waiting_first, session, next_waiting);
-    server->waiting_last = server->waiting_first;
-    while (server->waiting_last != NULL &&
-           session_links(server->waiting_last)->next_waiting != NULL) {
-        server->waiting_last = session_links(server->waiting_last)->next_waiting;
-    }
-}
-
-void server_forget_session(struct server *server, struct session *session)
-{
-    struct session_links *links = session_links(session);
-
-    if (links->previous != NULL) {
-        session_links(links->previous)->next = links->next;
-    } else {
-        server->sessions = links->next;
-    }
-    if (links->next != NULL) {
-        session_links(links->next)->previous = links->previous;
-    }
-    server->n_sessions--;
-    UNLINK(server->dirty, session, next_dirty);
-    UNLINK(server->again, session, next_again);
-    server_unmark_waiting(server, session);
 }
 
 void server_stats(const struct server *server, struct msg_stats *ret_stats)

@@ -78,6 +78,10 @@ int server_run(struct server *server, const struct config *config, struct spawne
 
 /* See above; cheap when there is nothing to do. */
 void server_turn(struct server *server);
+/* Set up its handles; have the loop take turns; end that. */
+void server_turn_init(struct server *server);
+void server_turn_start(struct server *server);
+void server_turn_stop(struct server *server);
 
 void server_add_job(struct server *server, struct job *job);
 void server_remove_job(struct server *server, struct job *job);

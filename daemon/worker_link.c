@@ -226,11 +226,15 @@ static int send_control(struct worker *worker, const struct control_message *mes
 static void on_doorbell(uv_poll_t *poll, int status, int events)
 {
     struct worker *worker = poll->data;
+    bool is_closed = false;
 
     (void)status;
     (void)events;
-    channel_drain(worker->doorbell_fd, NULL);
+    channel_drain(worker->doorbell_fd, &is_closed);
     worker_link_poll(worker->link);
+    if (is_closed) {
+        worker_condemn(worker, "its doorbell ended");
+    }
 }
 
 /* One segment at a time: the next goes out when the last is mapped. */
