@@ -89,13 +89,20 @@ static void find_daemon(char *ret_path, size_t size)
     }
 }
 
-static bool accepts(const char *socket_path)
+/* Does it answer a ping?  It takes connections from its start on and serves them once READY. */
+static bool answers(const char *socket_path)
 {
+    static const char ping[] = "\x94\x00\x01\xa4ping\x90";
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = START_PATIENCE_S};
+    char byte;
     _cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     memcpy(address.sun_path, socket_path, strlen(socket_path));
-    return connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    return connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
+           send(fd, ping, sizeof(ping) - 1, MSG_NOSIGNAL) == sizeof(ping) - 1 &&
+           recv(fd, &byte, 1, 0) == 1;
 }
 
 static bool is_worker(pid_t pid)
@@ -157,12 +164,16 @@ void bench_daemon_start(struct bench_daemon *daemon, const char *path)
     if (daemon->pid == 0) {
         become_daemon(path, daemon->socket_path);
     }
-    while (!accepts(daemon->socket_path) || (daemon->worker = find_worker(daemon->pid)) == 0) {
+    while (!answers(daemon->socket_path)) {
         if (waitpid(daemon->pid, NULL, WNOHANG) == daemon->pid ||
             now_ns() - start_ns > START_PATIENCE_S * UINT64_C(1000000000)) {
             bench_fail("%s did not start", path);
         }
         usleep(10000);
+    }
+    daemon->worker = find_worker(daemon->pid);
+    if (daemon->worker == 0) {
+        bench_fail("%s has no worker", path);
     }
 }
 

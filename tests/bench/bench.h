@@ -30,7 +30,7 @@ struct bench_daemon {
     pid_t worker;
 };
 
-/* path NULL: the daemon of this build.  Returns once it takes connections and has a worker. */
+/* path NULL: the daemon of this build.  Returns once it is ready. */
 void bench_daemon_start(struct bench_daemon *daemon, const char *path);
 void bench_daemon_stop(struct bench_daemon *daemon);
 
