@@ -5,6 +5,7 @@
 
 #include "proto/util.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -281,6 +282,20 @@ void bench_check_same(const char *what, const void *got, const void *want, size_
         at++;
     }
     bench_fail("%s: wrong result: byte %zu of %zu is %02x, not %02x", what, at, size, a[at], b[at]);
+}
+
+void bench_shuffle(uint32_t *ret_order, uint32_t n)
+{
+    uint32_t random[64];
+
+    assert(n <= ARRAY_SIZE(random));
+    bench_fill(random, sizeof(random));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = random[i] % (i + 1);
+
+        ret_order[i] = ret_order[j];
+        ret_order[j] = i;
+    }
 }
 
 /* ---- numbers -------------------------------------------------------------------------------- */

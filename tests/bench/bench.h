@@ -59,6 +59,10 @@ void bench_poison(void *bytes, size_t size);
 /* The program ends where they differ. */
 void bench_check_same(const char *what, const void *got, const void *want, size_t size);
 
+/* The numbers below n in random order: for taking turns.  A fixed order beats with whatever else
+ * the machine does. */
+void bench_shuffle(uint32_t *ret_order, uint32_t n);
+
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 /* These sort their values in place; n > 0. */

@@ -117,8 +117,11 @@ static void measure_rate(struct bench *bench, struct bench_report *report)
     set_run(&bench->to_daemon, RUN_SIZE, PRIORITY_NORMAL);
     set_run(&bench->to_echo, RUN_SIZE, PRIORITY_NORMAL);
     for (size_t round = 0; round < n_rounds; round++) {
+        uint32_t order[2];
+
+        bench_shuffle(order, 2);
         for (size_t turn = 0; turn < 2; turn++) {
-            if (turn == round % 2) {
+            if (order[turn] == 0) {
                 time_runs(bench, &bench->to_daemon, bench->daemon.pid, round, &daemon);
             } else {
                 time_runs(bench, &bench->to_echo, bench->rpc_echo.pid, round, &echo);
