@@ -1,0 +1,89 @@
+/*
+ * Bench: what every benchmark needs.  A private daemon, CPU time of processes, fresh data, medians,
+ * and one report as a table and as JSON.
+ *
+ * Whatever goes wrong ends the program with a message; children die with it (PDEATHSIG).
+ *
+ * The machine is never quiet, so figures are compared within one run: rounds in which the variants
+ * take turns, and the median of the ratios of each round.
+ *
+ * Threads: one, but for what a benchmark itself starts.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+_Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A decimal number, or bytes with K, M or G; in [least, most], or the program ends. */
+uint64_t bench_read_number(const char *option, const char *text, uint64_t least, uint64_t most);
+
+/* ---- processes ------------------------------------------------------------------------------ */
+
+struct bench_daemon {
+    char folder[64];
+    char socket_path[96];
+    pid_t pid;
+    pid_t worker;
+};
+
+/* path NULL: the daemon of this build.  Returns once it is ready. */
+void bench_daemon_start(struct bench_daemon *daemon, const char *path);
+void bench_daemon_stop(struct bench_daemon *daemon);
+
+/* fork(), and the child dies with this process.  0 in the child, which ends with _exit(). */
+pid_t bench_fork(void);
+/* Ask a child to end, and wait for it. */
+void bench_end(pid_t pid);
+
+struct bench_usage {
+    double cpu_s;    /* all threads, to the nanosecond */
+    double system_s; /* the kernel's part of it, by sampling at the clock's tick */
+};
+
+/* pid 0: this process. */
+struct bench_usage bench_usage(pid_t pid);
+/* What was used since. */
+struct bench_usage bench_usage_since(pid_t pid, const struct bench_usage *start);
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+void *bench_allocate(size_t size);
+/* Fresh random bytes. */
+void bench_fill(void *bytes, size_t size);
+/* Bytes that no result has for long; also brings the pages in. */
+void bench_poison(void *bytes, size_t size);
+/* The program ends where they differ. */
+void bench_check_same(const char *what, const void *got, const void *want, size_t size);
+
+/* The numbers below n in random order: for taking turns.  A fixed order beats with whatever else
+ * the machine does. */
+void bench_shuffle(uint32_t *ret_order, uint32_t n);
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+/* These sort their values in place; n > 0. */
+double bench_median(double *values, size_t n);
+/* The value that the share (0..1) of all values does not exceed. */
+double bench_quantile(double *values, size_t n, double share);
+
+/* A cell of a row: a text, or a number where text is NULL; NAN is "-", in JSON null. */
+struct bench_cell {
+    const char *name; /* column heading and JSON key */
+    const char *text;
+    double number;
+    int n_decimals;
+};
+
+struct bench_report;
+
+/* json_path NULL: the table alone. */
+struct bench_report *bench_report_create(const char *benchmark, const char *json_path);
+/* A table of its own, under a title that is its JSON key. */
+void bench_report_table(struct bench_report *report, const char *title, const char *explanation);
+/* Headings come from the first row of a table. */
+void bench_report_row(struct bench_report *report, const struct bench_cell *cells, size_t n);
+void bench_report_destroy(struct bench_report *report);
