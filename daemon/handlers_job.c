@@ -220,7 +220,7 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     struct answer answer;
     struct msg_job_open open;
     struct msg_job_opened opened;
-    struct job *job;
+    struct job *job = NULL;
     int r = codec_unpack_job_open(&message->params, &open, ret_failure);
 
     if (r == 0) {
@@ -315,7 +315,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
 {
     struct incoming *incoming = session_incoming(session);
     struct msg_job_push push;
-    struct job *job;
+    struct job *job = NULL;
     int r = codec_unpack_job_push(&message->params, &push, ret_failure);
 
     if (r == 0) {
@@ -392,7 +392,7 @@ int handle_job_close(struct session *session, const struct rpc_message *message,
 {
     struct answer answer;
     struct msg_job msg;
-    struct job *job;
+    struct job *job = NULL;
     int r = codec_unpack_job(&message->params, &msg, ret_failure);
 
     if (r == 0) {

@@ -116,7 +116,7 @@ int command_job_cancel(struct cli *cli, int argc, char **argv)
 {
     _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
     int rc = cli_operands(cli, argc, argv, NULL, 1, argc);
-    uint64_t id;
+    uint64_t id = 0;
 
     /* All numbers are judged before any job is touched. */
     for (int i = optind; i < argc && rc == CLI_OK && !cli->wants_help; i++) {
