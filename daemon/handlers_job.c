@@ -62,7 +62,7 @@ static int count_records(const struct job *job, uint32_t array, uint64_t size, u
 static int check_same_records(const struct job *job, const struct incoming *incoming,
                               uint32_t array, uint64_t size, struct failure *ret_failure)
 {
-    uint64_t n;
+    uint64_t n = 0;
     int r = count_records(job, array, size, &n, ret_failure);
 
     if (r == 0 && n != incoming->n_records) {
