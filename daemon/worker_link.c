@@ -539,6 +539,12 @@ bool worker_link_is_ready(const struct worker_link *link)
     return link->current != NULL && link->current->state == WORKER_READY;
 }
 
+void worker_link_set_backend(struct worker_link *link, const char *backend)
+{
+    assert(link->ops == NULL);
+    link->config.backend = backend;
+}
+
 const struct worker_caps *worker_link_caps(const struct worker_link *link)
 {
     return &link->caps;
