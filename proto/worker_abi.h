@@ -29,6 +29,9 @@
 #define WORKER_ABI        1
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
+/* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
+#define WORKER_EXIT_DEVICE 3
+
 enum priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BULK, PRIORITY_COUNT };
 
 /* ---- queues ------------------------------------------------------------------------------- */
