@@ -42,7 +42,14 @@ struct front {
 /* exec the program, as a child of the caller, with fd as its control socket. */
 pid_t front_spawn(const char *program, int fd);
 
-/* Start the program named by an environment variable; receive HELLO and MANIFESTs. */
+/* Is a worker's first message HELLO?  Skips the test where it is the news that no device is there.
+ */
+void front_need_hello(const struct control_message *message);
+
+/*
+ * Start the program named by an environment variable; receive HELLO and MANIFESTs.  Skips the test
+ * where the program finds no device.
+ */
 void front_start(struct front *ret_front, const char *variable);
 /* And QUEUES, up to READY.  first_index is that of all queues. */
 void front_start_ready(struct front *ret_front, const char *variable, uint32_t first_index);
@@ -51,6 +58,8 @@ void front_send(struct front *front, const struct control_message *message, cons
                 uint32_t n_fds);
 /* The next message, which is of this type. */
 void front_expect(struct front *front, enum control_type type, struct control_message *ret_message);
+/* PING, and wait for PONG. */
+void front_ping(struct front *front);
 /*
  * Kill the worker and let go of everything.  Every test's end does this; a test that starts a
  * second worker in the same front does it in between.
