@@ -135,7 +135,10 @@ static void on_push_answer(struct call *call, const msgpack_object *result,
     (void)result;
     flight->is_answered = true;
     if (failure != NULL) {
-        set_failure(flight, failure);
+        /* A job that had ended by then said in job.done why; the push only finds it gone. */
+        const struct msg_job_done *done = gpupipe_job_done(flight->job);
+
+        set_failure(flight, done != NULL && done->has_failure ? &done->failure : failure);
         if (!flight->has_result) {
             flight->has_result = true;
             flight->job->n_credits++;

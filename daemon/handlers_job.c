@@ -443,7 +443,7 @@ int handle_job_cancel(struct session *session, const struct rpc_message *message
 int handle_job_list(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure)
 {
-    static struct msg_job_entry entries[LIMIT_JOB_SLOTS]; /* one thread: no need for the stack */
+    struct msg_job_entry entries[LIMIT_JOBS_LISTED];
     uint32_t n = 0;
     struct answer answer;
     struct msg_job_list list;
@@ -452,7 +452,8 @@ int handle_job_list(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    for (struct job *job = session_server(session)->jobs; job != NULL; job = job->next) {
+    for (struct job *job = session_server(session)->jobs; job != NULL && n < LIMIT_JOBS_LISTED;
+         job = job->next) {
         bool is_shown = list.is_all ? may_manage(session, job) : job->session == session;
 
         if (job->id == 0 || !is_shown) {

@@ -8,6 +8,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* The place in this file would be the same for all messages. */
+#define SD_JOURNAL_SUPPRESS_LOCATION
 #include <systemd/sd-journal.h>
 
 static const struct {
@@ -21,6 +25,7 @@ static const struct {
 };
 
 static enum log_level most = LOG_LEVEL_INFO;
+static bool is_to_journal;
 
 bool log_level_from_name(const char *name, enum log_level *ret_level)
 {
@@ -33,9 +38,21 @@ bool log_level_from_name(const char *name, enum log_level *ret_level)
     return false;
 }
 
-void log_set_level(enum log_level level)
+/* JOURNAL_STREAM names the stream; a terminal's shell or a test inherits it with another one. */
+static bool has_journal_stream(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat stat;
+
+    return stream != NULL && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+           fstat(STDERR_FILENO, &stat) == 0 && stat.st_dev == device && stat.st_ino == inode;
+}
+
+void log_init(enum log_level level)
 {
     most = level;
+    is_to_journal = has_journal_stream();
 }
 
 void log_message(enum log_level level, const char *format, ...)
@@ -49,7 +66,7 @@ void log_message(enum log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    if (getenv("JOURNAL_STREAM") != NULL) {
+    if (is_to_journal) {
         sd_journal_print(levels[level].priority, "%s", text);
     } else {
         fprintf(stderr, "gpupiped: %s: %s\n", levels[level].name, text);

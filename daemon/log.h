@@ -14,7 +14,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 
 /* "error", "warning", "info" or "debug" into *ret_level; false for anything else. */
 bool log_level_from_name(const char *name, enum log_level *ret_level);
-void log_set_level(enum log_level level);
+/* Once, before the first message: the level, and where to. */
+void log_init(enum log_level level);
 
 __attribute__((format(printf, 2, 3))) void log_message(enum log_level level, const char *format,
                                                        ...);

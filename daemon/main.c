@@ -17,7 +17,7 @@ static int run(const struct config *config)
     struct spawner *spawner;
     struct failure failure;
 
-    log_set_level(config->log_level);
+    log_init(config->log_level);
     for (unsigned i = 0; i < config->n_worker_env; i++) {
         log_info("workers get %s", config->worker_env[i]);
     }

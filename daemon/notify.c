@@ -1,23 +1,37 @@
 /*
- * Notify: libsystemd's sd_notify() in five sentences.
+ * Notify: libsystemd's sd_notify().
  */
 #include "daemon/notify.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <systemd/sd-daemon.h>
+
+/* One line of status behind `state`: a line end in it would begin another field. */
+static void notify(const char *state, const char *status)
+{
+    char line[512];
+
+    snprintf(line, sizeof(line), "%s", status);
+    for (char *end = line; (end = strchr(end, '\n')) != NULL;) {
+        *end = ' ';
+    }
+    sd_notifyf(0, "%sSTATUS=%s", state, line);
+}
 
 void notify_ready(const char *status)
 {
-    sd_notifyf(0, "READY=1\nSTATUS=%s", status);
+    notify("READY=1\n", status);
 }
 
 void notify_status(const char *status)
 {
-    sd_notifyf(0, "STATUS=%s", status);
+    notify("", status);
 }
 
 void notify_stopping(const char *status)
 {
-    sd_notifyf(0, "STOPPING=1\nSTATUS=%s", status);
+    notify("STOPPING=1\n", status);
 }
 
 void notify_watchdog(void)

@@ -22,15 +22,25 @@
 
 /* ---- status --------------------------------------------------------------------------------- */
 
+/* One line for the log and for `systemctl status`: which device, or why there is none. */
+static void describe(const struct server *server, char *ret_text, size_t size)
+{
+    const struct worker_caps *caps = worker_link_caps(server->link);
+    bool is_down = server->device_reason[0] != '\0';
+
+    snprintf(ret_text, size, "backend %s, device %s: %s (%s)", server->backend,
+             is_down ? server->device_state : caps->device,
+             is_down ? server->device_reason : caps->name, server->reason);
+}
+
 static void set_device_state(struct server *server, const char *state, const char *reason)
 {
     char status[512];
 
     server->device_state = state;
     snprintf(server->device_reason, sizeof(server->device_reason), "%s", reason);
-    snprintf(status, sizeof(status), "backend %s, device %s%s%s (%s)", server->backend, state,
-             reason[0] != '\0' ? ": " : "", reason, server->reason);
     if (server->state == SERVER_SERVING) {
+        describe(server, status, sizeof(status));
         notify_status(status);
     }
 }
@@ -57,8 +67,7 @@ static void on_worker_ready(void *owner)
         return;
     }
     server->state = SERVER_SERVING;
-    snprintf(status, sizeof(status), "backend %s, device %s: %s (%s)", server->backend,
-             caps->device, caps->name, server->reason);
+    describe(server, status, sizeof(status));
     log_info("ready: %s", status);
     notify_ready(status);
     listener_start(server);
@@ -84,6 +93,12 @@ static void on_worker_down(void *owner, const char *reason)
         log_error("the worker did not start: %s", reason);
         stop_loop(server, 1);
     }
+}
+
+/* Whoever started the daemon may start it again; to go on would leave clients waiting for ever. */
+static void on_worker_hopeless(void *owner)
+{
+    stop_loop(owner, 1);
 }
 
 static void on_chunk_done(void *owner, void *chunk, const struct work_result *result)
@@ -346,6 +361,7 @@ static int start_worker(struct server *server, const struct config *config, stru
         .owner = server,
         .on_ready = on_worker_ready,
         .on_down = on_worker_down,
+        .on_hopeless = on_worker_hopeless,
         .on_done = on_chunk_done,
         .on_lost = on_chunk_lost,
     };

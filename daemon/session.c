@@ -16,8 +16,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define SESSION_UNREAD_MAX                                                                         \
-    256u /* answers without payload that may wait; each is a few hundred bytes */
 #define WRITE_BUDGET (256u << 10)
 /* Fewer, larger wake-ups on both sides; the system may grant less.  Not tuned. */
 #define SOCKET_BUFFER (1 << 20)
@@ -264,7 +262,7 @@ static void after_read(struct session *session, int outcome)
 static bool may_read(const struct session *session)
 {
     return session->state == SESSION_OPEN && !session->links.is_waiting &&
-           session->n_unread < SESSION_UNREAD_MAX;
+           session->n_unread < LIMIT_UNREAD;
 }
 
 static void read_some(struct session *session)

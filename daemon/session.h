@@ -6,7 +6,7 @@
  *     CLOSING  its descriptor is closed as soon as libuv lets go
  *
  * Reading pauses while the pool has no room for a run, and while more small answers wait than
- * SESSION_UNREAD_MAX: a client that does not read is not read from.  Results hold their credits and
+ * LIMIT_UNREAD: a client that does not read is not read from.  Results hold their credits and
  * need no such bound.
  *
  * Thread: the front end's loop.

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +35,12 @@ struct spawn_reply {
     struct failure failure;
 };
 
-/* Where worker programs lie beside the daemon's own file: installed flat, built, installed. */
-static const char *const worker_folders[] = {"", "../cuda/", "../libexec/gpupipe/"};
+/*
+ * Where worker programs lie: beside the daemon's file, where it was built, where a moved tree was
+ * installed (relative to the daemon's folder), and where this one was to be (absolute).
+ */
+static const char *const worker_folders[] = {"", "../cuda/", "../libexec/gpupipe/",
+                                             GPUPIPE_WORKER_FOLDER "/"};
 
 /* What the spawner process works with; set once before its loop. */
 struct nest {
@@ -46,8 +51,9 @@ struct nest {
 static int find_program(const struct nest *nest, const char *backend, char *ret_path, size_t size)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(worker_folders); i++) {
-        int length = snprintf(ret_path, size, "%s%sgpupipe-worker-%s", nest->folder,
-                              worker_folders[i], backend);
+        const char *folder = worker_folders[i];
+        int length = snprintf(ret_path, size, "%s%sgpupipe-worker-%s",
+                              folder[0] == '/' ? "" : nest->folder, folder, backend);
 
         if (length > 0 && (size_t)length < size && access(ret_path, X_OK) == 0) {
             return 0;
@@ -82,15 +88,15 @@ _Noreturn static void become_worker(const char *path, char **environment, int co
     _exit(127);
 }
 
-/* Returns the worker's pid, with its pidfd in *ret_pid_fd, or -errno. */
+/*
+ * Returns the worker's pid, with its pidfd in *ret_pid_fd, or -errno.  clone, not clone3: a seccomp
+ * filter cannot look into clone3's arguments, so one that refuses namespaces, as systemd's
+ * RestrictNamespaces= does, answers every clone3 with ENOSYS.
+ */
 static pid_t start_worker(const char *path, char **environment, int control_fd, int *ret_pid_fd)
 {
     int pid_fd = -1;
-    struct clone_args args = {
-        .flags = CLONE_PARENT | CLONE_PIDFD,
-        .pidfd = (uintptr_t)&pid_fd,
-    };
-    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD, NULL, &pid_fd, NULL, 0);
 
     if (pid < 0) {
         return -errno;
@@ -211,6 +217,13 @@ void spawner_destroy(struct spawner *spawner)
     while (waitpid(spawner->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     free(spawner);
+}
+
+bool spawner_is_gone(const struct spawner *spawner)
+{
+    struct pollfd socket = {.fd = spawner->fd, .events = 0};
+
+    return poll(&socket, 1, 0) > 0; /* POLLHUP */
 }
 
 int spawner_start(struct spawner *spawner, const char *backend, int control_fd, pid_t *ret_pid,

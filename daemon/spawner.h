@@ -2,7 +2,7 @@
  * Spawner: the small process that starts workers.
  *
  * It is forked before the front end starts threads or confines itself, and starts each worker by
- * clone3(CLONE_PARENT | CLONE_PIDFD) and exec: the front end is the workers' parent, so that it can
+ * clone(CLONE_PARENT | CLONE_PIDFD) and exec: the front end is the workers' parent, so that it can
  * wait for them and its death ends them, while confinement of the front end does not reach them.
  * Workers get a clean environment: nothing but PATH and what --worker-env names.
  *
@@ -15,6 +15,7 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -27,6 +28,9 @@ struct spawner;
 int spawner_create(const char *const *environment, uint32_t n_environment,
                    struct spawner **ret_spawner, struct failure *ret_failure);
 void spawner_destroy(struct spawner *spawner);
+
+/* It was killed: no worker can be started any more. */
+bool spawner_is_gone(const struct spawner *spawner);
 
 /*
  * Start gpupipe-worker-<backend> with control_fd as its descriptor 3.  control_fd stays the

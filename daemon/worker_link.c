@@ -458,7 +458,11 @@ static void on_restart_timer(uv_timer_t *timer)
     }
     if (worker_start(link, &failure) < 0) {
         log_error("cannot restart the worker: %s", failure.message);
-        restart(link);
+        if (spawner_is_gone(link->config.spawner)) {
+            link->config.on_hopeless(link->config.owner);
+        } else {
+            restart(link);
+        }
     }
 }
 

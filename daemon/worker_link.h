@@ -44,6 +44,8 @@ struct worker_link_config {
     void (*on_ready)(void *owner);
     /* It does not any more; reason is for people. */
     void (*on_down)(void *owner, const char *reason);
+    /* And there will be none: the process that starts workers is gone. */
+    void (*on_hopeless)(void *owner);
     /* A chunk's answer; result is a copy. */
     void (*on_done)(void *owner, void *chunk, const struct work_result *result);
     /* A chunk died with its worker, which has exited. */

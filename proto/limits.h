@@ -31,6 +31,9 @@
     X(OUT, "out", 2, "arrays", "outputs of an op: the fields of a ring descriptor")                \
     X(PARAMS, "params", 16, "parameters", "of an op")                                              \
     X(PARAM_BYTES, "param_bytes", 192, "bytes", "packed parameters: one slot of the job block")    \
+    X(JOBS_LISTED, "jobs_listed", 256, "jobs", "one job.list: it stays within head and elements")  \
+    X(UNREAD, "unread", 256, "answers",                                                            \
+      "small answers that wait; then the connection is not read")                                  \
     X(HALF_MESSAGE, "half_message_ms", 10000, "ms", "silence within a message, then disconnected") \
     X(SLOW_READER, "slow_reader_ms", 30000, "ms",                                                  \
       "answers waiting and not read, then disconnected")                                           \

@@ -21,6 +21,8 @@
 
 enum { N_SHELLS = 8 };
 
+unsigned harness_patience_ms = 20000;
+
 struct harness {
     char folder[64];
     char socket_path[128];
@@ -78,6 +80,24 @@ static void finish_at_end(void *arg)
     alarm(0);
 }
 
+/* The worker's exit code is nobody's business, so a sanitizer's finding there shows in the log. */
+static void check_no_findings(const struct harness *harness)
+{
+    FILE *log = fopen(harness_path(harness, "log"), "re");
+    char line[1024] = "";
+    bool has_finding = false;
+
+    while (log != NULL && !has_finding && fgets(line, sizeof(line), log) != NULL) {
+        has_finding = strstr(line, "Sanitizer") != NULL || strstr(line, "runtime error") != NULL;
+    }
+    if (log != NULL) {
+        fclose(log);
+    }
+    if (has_finding) {
+        CHECK_FAIL("the log has a sanitizer's finding: %s", line);
+    }
+}
+
 /* The test's connections have been closed by now: they were made later. */
 static void stop_at_end(void *arg)
 {
@@ -87,6 +107,7 @@ static void stop_at_end(void *arg)
         harness_check_fds(harness);
     }
     harness_stop(harness);
+    check_no_findings(harness);
 }
 
 static void on_deadline(int signal)
@@ -468,6 +489,7 @@ static pid_t begin_shell(struct harness *harness, const char *format, va_list ar
         _exit(127);
     }
     CHECK_GT(pid, 0);
+    setpgid(pid, pid); /* whoever comes first, so that a kill finds the group */
     *kept = pid;
     return pid;
 }

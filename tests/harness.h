@@ -22,6 +22,13 @@
 
 #define HARNESS_DEADLINE_S 60
 
+/* What a sanitizer adds to a daemon's resident memory: freed blocks that it keeps for a while. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HARNESS_SANITIZER_KIB (32 * 1024)
+#else
+#define HARNESS_SANITIZER_KIB 0
+#endif
+
 struct harness;
 
 /* A folder of our own for socket, log and files, without a daemon yet. */
@@ -92,10 +99,11 @@ void harness_write(const struct harness *harness, const char *name, const void *
 void *harness_read(const struct harness *harness, const char *name, size_t *ret_size);
 
 /* Wait for a condition, for as long as a healthy daemon on a busy machine may take. */
+extern unsigned harness_patience_ms;
 #define HARNESS_WAIT(condition)                                                                    \
     do {                                                                                           \
-        for (unsigned waited_ = 0; !(condition); waited_++) {                                      \
-            if (waited_ == 4000) {                                                                 \
+        for (unsigned waited_ms_ = 0; !(condition); waited_ms_ += 5) {                             \
+            if (waited_ms_ >= harness_patience_ms) {                                               \
                 CHECK_FAIL("waited in vain for: %s", #condition);                                  \
             }                                                                                      \
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);                               \

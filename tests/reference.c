@@ -16,11 +16,14 @@ void reference_saxpy(float a, const float *x, const float *y, float *ret_out, si
     }
 }
 
-void reference_check_floats(const float *got, const float *want, size_t n)
+void reference_check_floats(const void *got, const float *want, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (memcmp(&got[i], &want[i], sizeof(float)) != 0 && !(isnan(got[i]) && isnan(want[i]))) {
-            CHECK_FAIL("float %zu of %zu is %a, not %a", i, n, (double)got[i], (double)want[i]);
+        float value;
+
+        memcpy(&value, (const char *)got + i * sizeof(value), sizeof(value));
+        if (memcmp(&value, &want[i], sizeof(value)) != 0 && !(isnan(value) && isnan(want[i]))) {
+            CHECK_FAIL("float %zu of %zu is %a, not %a", i, n, (double)value, (double)want[i]);
         }
     }
 }

@@ -13,8 +13,8 @@
 /* a * x[i] + y[i], rounded twice. */
 void reference_saxpy(float a, const float *x, const float *y, float *ret_out, size_t n);
 
-/* The same bits, any NaN being equal to any NaN. */
-void reference_check_floats(const float *got, const float *want, size_t n);
+/* The same bits, any NaN being equal to any NaN.  got may lie anywhere, as in a message. */
+void reference_check_floats(const void *got, const float *want, size_t n);
 
 /* Is got a sum of x with an error far below that of adding one by one? */
 void reference_check_sum(double got, const float *x, size_t n);

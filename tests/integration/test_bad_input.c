@@ -38,12 +38,12 @@ static const struct bad_request requests[] = {
     /* hello, op.list, job.list */
     {"hello", "['me']", "INVALID_PARAM", ""},
     {"hello", "[{program: 5}]", "INVALID_PARAM", "program"},
-    {"hello", "[{errors: 'loud'}]", "INVALID_PARAM", "errors"},
+    {"hello", "[{errors: 'loud'}]", "RANGE", "errors"},
     {"hello", "[{colour: 'red'}]", "INVALID_PARAM", "colour"},
     {"hello", "[{api: 'one'}]", "INVALID_PARAM", "api"},
     {"hello", "[{api: 1, api: 1}]", "INVALID_PARAM", "api"},
     {"hello", "[{7: 1}]", "INVALID_PARAM", ""},
-    {"op.list", "[{name: nil}]", "INVALID_PARAM", "name"},
+    {"op.list", "[{name: 5}]", "INVALID_PARAM", "name"},
     {"op.list", "[{name: 'nope'}]", "UNKNOWN_OP", "nope"},
     {"job.list", "[{all: 'yes'}]", "INVALID_PARAM", "all"},
 
@@ -73,12 +73,12 @@ static const struct bad_request requests[] = {
     /* options */
     {"run", "['copy', {}, [], [<4>]]", "INVALID_PARAM", "options"},
     {"run", "['copy', {}, {speed: 9}, [<4>]]", "INVALID_PARAM", "speed"},
-    {"run", "['copy', {}, {priority: 'highest'}, [<4>]]", "INVALID_PARAM", "priority"},
+    {"run", "['copy', {}, {priority: 'highest'}, [<4>]]", "RANGE", "priority"},
     {"run", "['copy', {}, {priority: 0}, [<4>]]", "INVALID_PARAM", "priority"},
     {"run", "['copy', {}, {deadline_ns: -1}, [<4>]]", "RANGE", "deadline_ns"},
     {"run", "['copy', {}, {deadline_ns: 'soon'}, [<4>]]", "INVALID_PARAM", "deadline_ns"},
-    {"run", "['copy', {}, {require: 'tpu'}, [<4>]]", "INVALID_PARAM", "require"},
-    {"run", "['copy', {}, {tail: 'long'}, [<4>]]", "INVALID_PARAM", "tail"},
+    {"run", "['copy', {}, {require: 'tpu'}, [<4>]]", "RANGE", "require"},
+    {"run", "['copy', {}, {tail: 'long'}, [<4>]]", "RANGE", "tail"},
     {"run", "['copy', {}, {timing: 1}, [<4>]]", "INVALID_PARAM", "timing"},
     {"run", "['copy', {}, {device: 0}, [<4>]]", "INVALID_PARAM", "device"},
     {"run", "['copy', {}, {window: 3}, [<4>]]", "INVALID_PARAM", "window"},
@@ -293,7 +293,7 @@ static void test_declared_sizes_cost_no_memory(void)
         wire_eof(wire);
         wire_close(wire);
     }
-    CHECK_LE(harness_rss_kib(daemon), before + 4096);
+    CHECK_LE(harness_rss_kib(daemon), before + 4096 + HARNESS_SANITIZER_KIB);
 }
 
 /* ---- random -------------------------------------------------------------------------------- */

@@ -3,47 +3,11 @@
  * print.
  */
 #include "tests/check.h"
+#include "tests/mini.h"
 
 #include <unistd.h>
 
-static char tap[4096];
 static int spare_fd;
-
-/* Run tests in a child; its output lands in `tap`.  Returns its exit code. */
-static int run_child(const struct check_test *tests, unsigned n_tests)
-{
-    int fds[2], status = 0;
-    ssize_t got;
-    size_t size = 0;
-    pid_t child;
-
-    CHECK_EQ(pipe(fds), 0);
-    fflush(stdout);
-    child = fork();
-    CHECK_GE(child, 0);
-    if (child == 0) {
-        dup2(fds[1], STDOUT_FILENO);
-        close(fds[0]);
-        close(fds[1]);
-        check_n_undo = 0;
-        status = check_main(tests, n_tests);
-        fflush(stdout);
-        _exit(status);
-    }
-    close(fds[1]);
-    while ((got = read(fds[0], tap + size, sizeof(tap) - 1 - size)) > 0) {
-        size += (size_t)got;
-    }
-    tap[size] = '\0';
-    close(fds[0]);
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-#define RUN_CHILD(...)                                                                             \
-    run_child((const struct check_test[]){__VA_ARGS__},                                            \
-              sizeof((const struct check_test[]){__VA_ARGS__}) / sizeof(struct check_test))
 
 static void mini_passes(void)
 {
@@ -147,62 +111,63 @@ static void mini_fails_in_undo(void)
 
 static void test_passing(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_passes), CHECK_TEST(mini_passes)), 0);
-    CHECK_STR(tap, "1..2\nok 1 - mini_passes\nok 2 - mini_passes\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_passes), CHECK_TEST(mini_passes)), 0);
+    CHECK_STR(mini_tap, "1..2\nok 1 - mini_passes\nok 2 - mini_passes\n");
 }
 
 static void test_failure_prints_both_values(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_wrong_number)), 1);
-    CHECK_HAS(tap, "test_check.c:");
-    CHECK_HAS(tap, "3 * 7 == 22: 21 against 22\n");
-    CHECK_HAS(tap, "not ok 1 - mini_wrong_number\n");
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_not_true)), 1);
-    CHECK_HAS(tap, "not true: 1 > 2\n");
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_wrong_text)), 1);
-    CHECK_HAS(tap, "\"red\" is \"red\", not \"blue\"\n");
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_missing_text)), 1);
-    CHECK_HAS(tap, "is \"redder\", without \"blue\"\n");
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_wrong_bytes)), 1);
-    CHECK_HAS(tap, "differ at byte 2 of 4: 63 against 78\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_wrong_number)), 1);
+    CHECK_HAS(mini_tap, "test_check.c:");
+    CHECK_HAS(mini_tap, "3 * 7 == 22: 21 against 22\n");
+    CHECK_HAS(mini_tap, "not ok 1 - mini_wrong_number\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_not_true)), 1);
+    CHECK_HAS(mini_tap, "not true: 1 > 2\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_wrong_text)), 1);
+    CHECK_HAS(mini_tap, "\"red\" is \"red\", not \"blue\"\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_missing_text)), 1);
+    CHECK_HAS(mini_tap, "is \"redder\", without \"blue\"\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_wrong_bytes)), 1);
+    CHECK_HAS(mini_tap, "differ at byte 2 of 4: 63 against 78\n");
 }
 
 static void test_failure_ends_only_its_own_test(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_fails_below), CHECK_TEST(mini_passes)), 1);
-    CHECK_HAS(tap, "at the bottom, level 2\nnot ok 1 - mini_fails_below\nok 2 - mini_passes\n");
-    CHECK(strstr(tap, "not reached") == NULL);
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_fails_below), CHECK_TEST(mini_passes)), 1);
+    CHECK_HAS(mini_tap,
+              "at the bottom, level 2\nnot ok 1 - mini_fails_below\nok 2 - mini_passes\n");
+    CHECK(strstr(mini_tap, "not reached") == NULL);
 }
 
 static void test_skip_is_visible_and_no_failure(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_skips)), 0);
-    CHECK_STR(tap, "1..1\nok 1 - mini_skips # SKIP no unicorn here\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_skips)), 0);
+    CHECK_STR(mini_tap, "1..1\nok 1 - mini_skips # SKIP no unicorn here\n");
 }
 
 static void test_leaks_fail(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_leaks_a_descriptor)), 1);
-    CHECK_HAS(tap, "left descriptors open");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_leaks_a_descriptor)), 1);
+    CHECK_HAS(mini_tap, "left descriptors open");
     spare_fd = dup(STDOUT_FILENO);
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_closes_too_much)), 1);
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_closes_too_much)), 1);
     close(spare_fd);
-    CHECK_HAS(tap, "closed some that are not its own");
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_leaks_a_child)), 1);
-    CHECK_HAS(tap, "left a child process");
+    CHECK_HAS(mini_tap, "closed some that are not its own");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_leaks_a_child)), 1);
+    CHECK_HAS(mini_tap, "left a child process");
 }
 
 static void test_undo_runs_backwards_also_after_a_failure(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_undoes_and_fails), CHECK_TEST(mini_passes)), 1);
-    CHECK_HAS(tap, "half way\n# undo second\n# undo first\nnot ok 1");
-    CHECK_HAS(tap, "ok 2 - mini_passes\n");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_undoes_and_fails), CHECK_TEST(mini_passes)), 1);
+    CHECK_HAS(mini_tap, "half way\n# undo second\n# undo first\nnot ok 1");
+    CHECK_HAS(mini_tap, "ok 2 - mini_passes\n");
 }
 
 static void test_undo_may_fail_the_test(void)
 {
-    CHECK_EQ(RUN_CHILD(CHECK_TEST(mini_fails_in_undo)), 1);
-    CHECK_HAS(tap, "the undo failed\n# undo also after a failed undo\nnot ok 1");
+    CHECK_EQ(MINI_RUN(CHECK_TEST(mini_fails_in_undo)), 1);
+    CHECK_HAS(mini_tap, "the undo failed\n# undo also after a failed undo\nnot ok 1");
 }
 
 CHECK_MAIN(CHECK_TEST(test_passing), CHECK_TEST(test_failure_prints_both_values),

@@ -8,6 +8,7 @@
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/fake_ops.h"
+#include "tests/random.h"
 
 #define N_MAX 64u
 
@@ -18,18 +19,8 @@ static struct {
     uint32_t n_threads;
     uint32_t *gates; /* one for each thread: 0 = closed */
     uint32_t *gate_outs;
-    uint32_t n_gates; /* issued */
     struct device_completion completions[4 * N_MAX];
-    uint64_t seed;
 } bench;
-
-static uint64_t next_random(void)
-{
-    bench.seed ^= bench.seed << 13;
-    bench.seed ^= bench.seed >> 7;
-    bench.seed ^= bench.seed << 17;
-    return bench.seed;
-}
 
 static void open_gate(uint32_t i)
 {
@@ -55,8 +46,6 @@ static void set_up(void)
     struct failure failure;
 
     memset(&bench, 0, sizeof(bench));
-    bench.seed = now_ns() | 1;
-    printf("# seed %" PRIu64 "\n", bench.seed);
     CHECK_EQ(device_backend.probe(&caps, &failure), 0);
     bench.n_threads = caps.n_threads;
     bench.gates = calloc(caps.n_threads, sizeof(uint32_t));
@@ -125,7 +114,6 @@ static void close_gates(void)
         issue(map_work(FAKE_GATE, PRIORITY_URGENT, 1000 + i, &bench.gates[i], &bench.gate_outs[i],
                        1));
     }
-    bench.n_gates = bench.n_threads;
 }
 
 /* One thread goes on and does all that is issued; its gate's completion is the first. */
@@ -167,7 +155,7 @@ static void test_a_map_chunk(void)
     memcpy(work.params, &params, sizeof(params));
     memset(out, 0xa5, sizeof(out));
     for (uint32_t i = 0; i < 1000; i++) {
-        in[i] = (uint32_t)next_random();
+        in[i] = (uint32_t)random_u64();
     }
     issue(work);
     await(1);
@@ -192,7 +180,7 @@ static void test_priorities(void)
     set_up();
     close_gates();
     for (uint32_t i = 0; i < 30; i++) {
-        in[i] = (uint32_t)next_random();
+        in[i] = (uint32_t)random_u64();
         issue(map_work(FAKE_AFFINE, PRIORITY_BULK - i / 10, i, &in[i], &out[i], 1));
     }
     await_behind_one_gate(30);
@@ -253,7 +241,7 @@ static void test_reduce(void)
 
     set_up();
     for (uint32_t i = 0; i < 50; i++) {
-        in[i] = (uint32_t)next_random();
+        in[i] = (uint32_t)random_u64();
     }
     memset(partials, 0xa5, sizeof(partials));
     work = work_of(FAKE_CHAIN, WORK_LEAVES, PRIORITY_BULK, 0, 20);
@@ -319,14 +307,14 @@ static void test_many(void)
     set_up();
     memset(n_seen, 0, sizeof(n_seen));
     while (n_done < ARRAY_SIZE(n_seen)) {
-        enum priority priority = next_random() % PRIORITY_COUNT;
+        enum priority priority = random_u64() % PRIORITY_COUNT;
         int n;
 
         while (n_issued < ARRAY_SIZE(n_seen) && device_backend.room(bench.device, priority) > 0) {
             uint32_t place = n_issued % N_MAX;
             issue(map_work(FAKE_AFFINE, priority, n_issued++, &in[place], &out[place], 0));
         }
-        n = device_backend.poll(bench.device, bench.completions, 1 + next_random() % 7, &failure);
+        n = device_backend.poll(bench.device, bench.completions, 1 + random_u64() % 7, &failure);
         CHECK_GE(n, 0);
         for (int i = 0; i < n; i++) {
             CHECK_EQ(n_seen[bench.completions[i].cookie]++, 0);

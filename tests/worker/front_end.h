@@ -58,8 +58,6 @@ void front_send(struct front *front, const struct control_message *message, cons
                 uint32_t n_fds);
 /* The next message, which is of this type. */
 void front_expect(struct front *front, enum control_type type, struct control_message *ret_message);
-/* PING, and wait for PONG. */
-void front_ping(struct front *front);
 /*
  * Kill the worker and let go of everything.  Every test's end does this; a test that starts a
  * second worker in the same front does it in between.
@@ -67,6 +65,9 @@ void front_ping(struct front *front);
 void front_finish(struct front *front);
 /* End of file, and then the exit status. */
 void front_expect_exit(struct front *front, int status);
+
+/* PING, and wait for its PONG. */
+void front_ping(struct front *front);
 
 /* Make a segment, lend it, and wait for its OK.  Filled with 0xa5. */
 void *front_add_segment(struct front *front, uint32_t id, size_t size);

@@ -1,21 +1,16 @@
 /*
- * The worker program, with the test as its front end and no daemon: the greeting, work of every
- * kind, messages that are wrong, and every way in which a worker ends.
+ * The worker program, with the test as its front end and no daemon: the command line,
+ * the greeting and work of every kind.
  *
  * GPUPIPE_WORKER is the program, whatever its backend; GPUPIPE_BACKEND says which that is.  A
  * backend that finds no device says so in place of its greeting, and the test is skipped.
  */
-#include "proto/channel.h"
-#include "proto/shm.h"
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/random.h"
 #include "tests/worker/front_end.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 
 #define REAL         "GPUPIPE_WORKER"
 #define SEGMENT_SIZE (1u << 20)
@@ -266,201 +261,32 @@ static void test_reduce_of_nothing(void)
     CHECK(out[128] == 0.0);
 }
 
-/* ---- the end ------------------------------------------------------------------------------- */
+/* ---- parameters that are wrong --------------------------------------------------------------- */
 
-static void test_end_of_file_ends_it(void)
+/* Parameters that no front end packs: a record of nothing, and one larger than a segment may be. */
+static void test_bad_parameters(void)
 {
-    front_start_ready(&front, REAL, 0);
-    close(steal_fd(&front.control_fd));
-    front_expect_exit(&front, 0);
-}
-
-static void test_end_of_file_before_queues_ends_it(void)
-{
-    front_start(&front, REAL);
-    close(steal_fd(&front.control_fd));
-    front_expect_exit(&front, 0);
-}
-
-static void test_stop(void)
-{
-    const struct control_message stop = {.type = CONTROL_STOP, .abi = WORKER_ABI};
+    static const uint32_t blocks[] = {0, LIMIT_RECORD + 1, UINT32_MAX};
+    uint8_t params[LIMIT_PARAM_BYTES];
+    struct work_result result;
+    struct failure failure;
+    uint32_t op;
 
     front_start_ready(&front, REAL, 0);
     front_add_segment(&front, 0, SEGMENT_SIZE);
-    front_send(&front, &stop, NULL, 0);
-    front_expect_exit(&front, 0);
-}
-
-/* A terminal or a service manager may send it; only the front end decides. */
-static void test_signals_do_not_end_it(void)
-{
-    front_start_ready(&front, REAL, 0);
-    kill(front.pid, SIGTERM);
-    kill(front.pid, SIGINT);
-    kill(front.pid, SIGHUP);
-    front_ping(&front);
-}
-
-/* The middle process starts the worker and is killed; we hold the socket, so no end of file helps.
- */
-static void test_a_killed_front_end_ends_it(void)
-{
-    struct control_message hello;
-    int fds[2], status;
-    uint32_t n_fds = 0;
-    int pids[2];
-    pid_t middle, worker = 0;
-
-    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    CHECK_EQ(channel_pair(false, fds), 0);
-    CHECK_EQ(pipe2(pids, O_CLOEXEC), 0);
-    middle = fork();
-    if (middle == 0) {
-        worker = front_spawn(getenv(REAL), fds[1]);
-        close(fds[1]);
-        _exit(write(pids[1], &worker, sizeof(worker)) < 0 || pause());
+    op = front_op(&front, "sha256");
+    CHECK_STR(front.ops[op].params[0].name, "block");
+    CHECK_EQ(manifest_pack(&front.ops[op], NULL, 0, params, &failure), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++) {
+        memcpy(params + front.ops[op].params[0].offset, &blocks[i], sizeof(blocks[i]));
+        front_set_job(&front, 0, op, params, sizeof(params));
+        result = front_run(&front, PRIORITY_NORMAL,
+                           (struct work_entry){.n_records = 1, .ref = {0, 65536}});
+        CHECK_EQ(result.status, STATUS_RANGE);
     }
-    close(fds[1]);
-    close(pids[1]);
-    CHECK_GT(middle, 0);
-    CHECK_EQ(read(pids[0], &worker, sizeof(worker)), sizeof(worker));
-    CHECK_EQ(channel_receive_packet(fds[0], &hello, sizeof(hello), NULL, &n_fds), sizeof(hello));
-    CHECK_EQ(kill(middle, SIGKILL), 0);
-    CHECK_EQ(waitpid(middle, NULL, 0), middle);
-    CHECK_EQ(waitpid(worker, &status, 0), worker);
-    close(fds[0]);
-    close(pids[0]);
-    front_need_hello(&hello);
-    CHECK(WIFSIGNALED(status));
-    CHECK_EQ(WTERMSIG(status), SIGKILL);
-}
-
-static void expect_fatal(const char *words)
-{
-    struct control_message fatal;
-
-    front_expect(&front, CONTROL_FATAL, &fatal);
-    CHECK_NE(fatal.fatal.status, STATUS_OK);
-    CHECK_HAS(fatal.fatal.message, words);
-    front_expect_exit(&front, EXIT_FAILURE << 8);
-    front_finish(&front);
-}
-
-static struct control_message message_of(uint32_t type)
-{
-    return (struct control_message){.type = type, .abi = WORKER_ABI};
-}
-
-static void test_wrong_control_messages(void)
-{
-    struct control_message message = message_of(CONTROL_PING);
-
-    front_start(&front, REAL);
-    message.abi = WORKER_ABI + 1;
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("ABI");
-
-    front_start(&front, REAL);
-    message = message_of(CONTROL_HELLO);
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("type 1");
-
-    front_start(&front, REAL);
-    message = message_of(UINT32_MAX);
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("type 4294967295");
-
-    front_start(&front, REAL);
-    CHECK_EQ(channel_send_packet(front.control_fd, &message, 8, NULL, 0), 0);
-    expect_fatal("8 bytes");
-
-    front_start(&front, REAL);
-    message = message_of(CONTROL_QUEUES);
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("descriptors");
-}
-
-static void test_wrong_queues(void)
-{
-    struct control_message message = message_of(CONTROL_QUEUES);
-    int fds[3];
-
-    front_start_ready(&front, REAL, 0);
-    fds[0] = queue_fd(front.queue);
-    fds[1] = fds[2] = front.jobs_fd;
-    front_send(&front, &message, fds, 3);
-    expect_fatal("QUEUES came twice");
-
-    front_start(&front, REAL);
-    fds[0] = fds[1] = fds[2] = shm_create("no-queue", 4096);
-    CHECK_GE(fds[0], 0);
-    front_send(&front, &message, fds, 3);
-    close(fds[0]);
-    expect_fatal("cannot map the queues");
-
-    front_start(&front, REAL);
-    CHECK_EQ(queue_create(1, &front.queue), 0);
-    fds[0] = fds[1] = fds[2] = queue_fd(front.queue);
-    message.queues.n_job_slots = UINT32_MAX;
-    front_send(&front, &message, fds, 3);
-    expect_fatal("cannot map the job block");
-}
-
-static void test_wrong_segments(void)
-{
-    struct control_message message = message_of(CONTROL_SEGMENT_DROP);
-    int fd = shm_create("segment", 4096);
-
-    CHECK_GE(fd, 0);
-    front_start_ready(&front, REAL, 0);
-    message.segment.id = 5;
-    front_send(&front, &message, NULL, 0);
-    expect_fatal("no segment 5");
-
-    front_start_ready(&front, REAL, 0);
-    front_add_segment(&front, 1, 4096);
-    message = message_of(CONTROL_SEGMENT_ADD);
-    message.segment.id = 1;
-    message.segment.size = 4096;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("segment 1");
-
-    front_start_ready(&front, REAL, 0);
-    message.segment.id = 1 << 16;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("segment 65536");
-
-    front_start_ready(&front, REAL, 0);
-    message.segment.id = 0;
-    message.segment.size = 8192;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("8192 bytes");
-    close(fd);
-}
-
-/* A tail that no front end writes: the data thread says so and the process ends. */
-static void test_broken_queues(void)
-{
-    struct stat stat;
-    uint8_t *bytes;
-    void *base;
-
-    front_start_ready(&front, REAL, 0);
-    CHECK_EQ(fstat(queue_fd(front.queue), &stat), 0);
-    CHECK_EQ(shm_map(queue_fd(front.queue), (size_t)stat.st_size, &base), 0);
-    bytes = base;
-    memset(bytes + 64, 0xa5, (size_t)stat.st_size - 64);
-    shm_unmap(base, (size_t)stat.st_size);
-    channel_ring(front.doorbell_fd);
-    expect_fatal("work queues");
 }
 
 CHECK_MAIN(CHECK_TEST(test_probe), CHECK_TEST(test_command_line), CHECK_TEST(test_greeting),
            CHECK_TEST(test_process_settings), CHECK_TEST(test_map_over_several_segments),
            CHECK_TEST(test_reduce), CHECK_TEST(test_reduce_of_nothing),
-           CHECK_TEST(test_end_of_file_ends_it), CHECK_TEST(test_end_of_file_before_queues_ends_it),
-           CHECK_TEST(test_stop), CHECK_TEST(test_signals_do_not_end_it),
-           CHECK_TEST(test_a_killed_front_end_ends_it), CHECK_TEST(test_wrong_control_messages),
-           CHECK_TEST(test_wrong_queues), CHECK_TEST(test_wrong_segments),
-           CHECK_TEST(test_broken_queues))
+           CHECK_TEST(test_bad_parameters))
