@@ -39,33 +39,31 @@ static int check_n_data(const struct manifest_op *op, uint32_t n_data, struct fa
 }
 
 /*
- * How many records is input `array` of `size` bytes?  A short last one counts as one where the
- * job's tail option takes it, and is *ret_tail bytes long.
+ * How many records is input `array` of `size` bytes?  A short last one of the first input counts as
+ * one where the job's tail option takes it.
  */
 static int count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
-                         uint32_t *ret_tail, struct failure *ret_failure)
+                         struct failure *ret_failure)
 {
     uint32_t record_size = job->shape.record_size[array];
-    uint32_t rest = (uint32_t)(size % record_size);
 
-    if (rest != 0 && job->tail == TAIL_ERROR) {
+    if (size % record_size != 0 && (job->tail == TAIL_ERROR || array > 0)) {
         return fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
                     "input %s: %llu bytes are no multiple of its record of %u bytes%s",
                     job->op->in[array].name, (unsigned long long)size, record_size,
-                    job->op->tails != 0 ? "; option tail can take the short record" : "");
+                    job->op->tails != 0 && array == 0 ? "; option tail can take the short record"
+                                                      : "");
     }
     *ret_n = div_round_up(size, record_size);
-    *ret_tail = rest;
     return 0;
 }
 
-/* Every input but the first must have the records, and the tail, of the first. */
+/* Every input but the first must have the records of the first. */
 static int check_same_records(const struct job *job, const struct incoming *incoming,
                               uint32_t array, uint64_t size, struct failure *ret_failure)
 {
     uint64_t n;
-    uint32_t tail;
-    int r = count_records(job, array, size, &n, &tail, ret_failure);
+    int r = count_records(job, array, size, &n, ret_failure);
 
     if (r == 0 && n != incoming->n_records) {
         r = fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
@@ -119,7 +117,6 @@ static int begin_run(struct session *session, const struct rpc_message *message,
 {
     struct incoming *incoming = session_incoming(session);
     struct msg_run run;
-    uint32_t tail;
     int r = codec_unpack_run(&message->params, &run, ret_failure);
 
     if (r < 0) {
@@ -135,8 +132,7 @@ static int begin_run(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    return count_records(incoming->job, 0, incoming->first_size, &incoming->n_records, &tail,
-                         ret_failure);
+    return count_records(incoming->job, 0, incoming->first_size, &incoming->n_records, ret_failure);
 }
 
 int handle_run_begin(struct session *session, const struct rpc_message *message,
@@ -320,7 +316,6 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     struct incoming *incoming = session_incoming(session);
     struct msg_job_push push;
     struct job *job;
-    uint32_t tail;
     int r = codec_unpack_job_push(&message->params, &push, ret_failure);
 
     if (r == 0) {
@@ -330,7 +325,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
         r = check_push(job, &push, ret_failure);
     }
     if (r == 0) {
-        r = count_records(job, 0, incoming->first_size, &incoming->n_records, &tail, ret_failure);
+        r = count_records(job, 0, incoming->first_size, &incoming->n_records, ret_failure);
     }
     if (r == 0) {
         r = check_push_size(job, &push, incoming->n_records, ret_failure);

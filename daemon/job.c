@@ -162,6 +162,7 @@ void job_destroy(struct job *job)
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         pool_release(server->pool, &job->out[i]);
     }
+    server_room_came(server);
     job_slots_give(server->job_slots, job->slot);
     server_remove_job(server, job);
     free(job);
@@ -367,11 +368,21 @@ void job_cancel(struct job *job)
 void job_expire(struct job *job)
 {
     if (job->state < JOB_DONE) {
-        fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
-             "the deadline passed; %llu of %llu pushes were done", (unsigned long long)job->n_done,
-             (unsigned long long)job->n_pushed);
+        if (job->id == 0) {
+            fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
+                 "the deadline passed before the run was done");
+        } else {
+            fail(&job->failure, STATUS_DEADLINE, "deadline_ns",
+                 "the deadline passed; %llu of %llu pushes were done",
+                 (unsigned long long)job->n_done, (unsigned long long)job->n_pushed);
+        }
         stop(job, JOB_EXPIRED, job->n_answered);
     }
+}
+
+bool job_is_late(const struct job *job, uint64_t now_ns)
+{
+    return job->state < JOB_DONE && job->deadline_at_ns != 0 && now_ns >= job->deadline_at_ns;
 }
 
 void job_orphan(struct job *job)
@@ -402,8 +413,8 @@ static bool try_answer(struct job *job, struct push *push)
         job_answer_push(job, push, NULL);
     } else if (push->has_failed) {
         job_answer_push(job, push, &push->failure);
-    } else if (job->state == JOB_EXPIRED) {
-        job_answer_push(job, push, &job->failure);
+    } else if (job->state == JOB_EXPIRED || (job->state == JOB_FAILED && job->id == 0)) {
+        job_answer_push(job, push, &job->failure); /* a run's FINISH failed, of no push */
     } else {
         fail(&cancelled, STATUS_CANCELLED, NULL,
              "the job was cancelled or failed before this push");

@@ -113,6 +113,8 @@ void job_close(struct job *job);
 /* End it early: CANCELLED; EXPIRED with DEADLINE; FAILED from the push with this seq on. */
 void job_cancel(struct job *job);
 void job_expire(struct job *job);
+/* Has its deadline passed?  Never of a job that has ended, though it may still have work. */
+bool job_is_late(const struct job *job, uint64_t now_ns);
 void job_fail(struct job *job, const struct failure *failure, uint64_t seq);
 /* Its connection is gone: cancel, and answer nobody. */
 void job_orphan(struct job *job);

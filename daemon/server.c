@@ -7,7 +7,7 @@
 #include "daemon/notify.h"
 #include "proto/util.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,7 +123,7 @@ static void dispatch(struct server *server)
     while ((flow = scheduler_next(&server->scheduler)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
-        if (job->deadline_at_ns != 0 && now_ns() >= job->deadline_at_ns) {
+        if (job_is_late(job, now_ns())) {
             job_expire(job);
             job_settle(job);
         } else if (job_issue(job) < 0) {
@@ -133,14 +133,18 @@ static void dispatch(struct server *server)
     worker_link_publish(server->link);
 }
 
+/* All of them try, the oldest first: a small run fits where a large one does not. */
 static void resume_waiting(struct server *server)
 {
-    while (server->waiting_first != NULL && pool_used(server->pool) < server->waiting_used) {
-        if (!session_resume(server->waiting_first)) {
-            server->waiting_used = pool_used(server->pool);
-        } else if (server->waiting_first != NULL) {
-            server->waiting_used = SIZE_MAX; /* the next one has not tried yet */
-        }
+    struct session *next;
+
+    if (!server->has_room_come) {
+        return;
+    }
+    server->has_room_come = false;
+    for (struct session *session = server->waiting_first; session != NULL; session = next) {
+        next = session_links(session)->next_waiting;
+        session_resume(session);
     }
 }
 
@@ -159,9 +163,11 @@ void server_turn(struct server *server)
 {
     worker_link_poll(server->link);
     flush_dirty(server);
-    resume_waiting(server);
-    dispatch(server);
-    flush_dirty(server);
+    do {
+        resume_waiting(server);
+        dispatch(server);
+        flush_dirty(server); /* what has left may make room */
+    } while (server->has_room_come && server->waiting_first != NULL);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
@@ -223,12 +229,11 @@ static bool check_deadlines(struct server *server, uint64_t now)
 
     for (struct job *job = server->jobs; job != NULL; job = next) {
         next = job->next;
-        if (job->deadline_at_ns != 0 && job->state < JOB_DONE) {
-            is_timed = true;
-            if (now >= job->deadline_at_ns) {
-                job_expire(job);
-                job_settle(job);
-            }
+        if (job_is_late(job, now)) {
+            job_expire(job);
+            job_settle(job);
+        } else {
+            is_timed |= job->deadline_at_ns != 0 && job->state < JOB_DONE;
         }
     }
     return is_timed;
@@ -264,7 +269,8 @@ static void on_watchdog(uv_timer_t *timer)
 static bool has_work_in_flight(const struct server *server)
 {
     for (const struct job *job = server->jobs; job != NULL; job = job->next) {
-        if (job->n_pushed > job->n_done || job->n_messages > 0) {
+        /* A closed job waits at least for its FINISH. */
+        if (job->state == JOB_CLOSED || job->n_pushed > job->n_done || job->n_messages > 0) {
             return true;
         }
     }
@@ -445,7 +451,7 @@ static void server_finish(struct server *server)
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
-    /* Jobs that the worker still held go with the process. */
+    assert(server->jobs == NULL);
     job_slots_destroy(server->job_slots);
     pool_destroy(server->pool);
 }
@@ -583,7 +589,6 @@ void server_mark_waiting(struct server *server, struct session *session)
     links->next_waiting = NULL;
     if (server->waiting_first == NULL) {
         server->waiting_first = session;
-        server->waiting_used = pool_used(server->pool);
     } else {
         session_links(server->waiting_last)->next_waiting = session;
     }
@@ -601,6 +606,11 @@ void server_mark_waiting(struct server *server, struct session *session)
             }                                                                                      \
         }                                                                                          \
     } while (0)
+
+void server_room_came(struct server *server)
+{
+    server->has_room_come = true;
+}
 
 void server_unmark_waiting(struct server *server, struct session *session)
 {

@@ -57,7 +57,7 @@ struct server {
     struct session *again;         /* to read from again */
     struct session *waiting_first; /* for room in the pool, in order of arrival */
     struct session *waiting_last;
-    size_t waiting_used;    /* pool_used() when the first of them found no room */
+    bool has_room_come;     /* since they tried */
     uint32_t n_readers;     /* sessions that were readable this turn of the loop ... */
     uint32_t n_readers_was; /* ... and the last */
 
@@ -84,7 +84,7 @@ void server_add_job(struct server *server, struct job *job);
 void server_remove_job(struct server *server, struct job *job);
 struct job *server_find_job(struct server *server, uint64_t id);
 
-/* UNKNOWN_OP, or BUSY while no worker has announced its ops yet. */
+/* Or UNKNOWN_OP.  Nobody is let in before a worker has announced its ops. */
 int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
                    struct failure *ret_failure);
 /* May work with these options (require, device) run here?  NO_DEVICE otherwise. */
@@ -98,6 +98,8 @@ size_t server_read_budget(const struct server *server);
 void server_mark_dirty(struct server *server, struct session *session);
 void server_mark_again(struct server *server, struct session *session);
 void server_mark_waiting(struct server *server, struct session *session);
+/* The pool got memory back: who waits for it tries again this turn. */
+void server_room_came(struct server *server);
 void server_unmark_waiting(struct server *server, struct session *session);
 void server_forget_session(struct server *server, struct session *session);
 /* Something is timed: make sure that the tick runs. */

@@ -92,9 +92,19 @@ void session_forget_job(struct session *session, const struct job *job)
     }
     session->incoming.job = NULL;
     session->incoming.push = NULL;
-    fail(&failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
+    if (job->id != 0) {
+        fail(&failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
+    } else if (job->state == JOB_EXPIRED) {
+        failure = job->failure;
+    } else {
+        fail(&failure, STATUS_CANCELLED, NULL, "the run was cancelled while it arrived");
+    }
     refuse(session, &failure);
     reader_drain_payload(session->reader);
+    if (session->links.is_waiting) { /* no room is needed any more */
+        server_unmark_waiting(session->server, session);
+        server_mark_again(session->server, session);
+    }
 }
 
 static int check_state(const struct session *session, const struct handler *handler,
@@ -281,16 +291,14 @@ void session_read_again(struct session *session)
     }
 }
 
-bool session_resume(struct session *session)
+void session_resume(struct session *session)
 {
     int outcome = reader_resume(session->reader);
 
-    if (outcome == READER_BLOCKED) {
-        return false;
+    if (outcome != READER_BLOCKED) {
+        server_unmark_waiting(session->server, session);
+        after_read(session, outcome == READER_IDLE ? READER_BUDGET : outcome);
     }
-    server_unmark_waiting(session->server, session);
-    after_read(session, outcome == READER_IDLE ? READER_BUDGET : outcome);
-    return true;
 }
 
 static void on_event(uv_poll_t *poll, int status, int events)

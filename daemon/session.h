@@ -64,8 +64,8 @@ void session_forget_job(struct session *session, const struct job *job);
 void session_flush(struct session *session);
 /* Go on with a read that stopped at its budget. */
 void session_read_again(struct session *session);
-/* The pool may have room for the run it waits with.  False: it has not. */
-bool session_resume(struct session *session);
+/* The pool may have room for the run it waits with. */
+void session_resume(struct session *session);
 /* Has it broken a time limit by now?  Closes it then. */
 void session_check_time(struct session *session, uint64_t now);
 /* Is one of its clocks running: half a message, unread answers? */

@@ -510,6 +510,7 @@ static void worker_end(struct worker *worker)
     }
     while (waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR) {
     }
+    deliver_lost(worker);
     worker_bury(worker);
 }
 

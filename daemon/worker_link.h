@@ -57,7 +57,7 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
                        struct failure *ret_failure);
 /*
  * Stop the worker: orderly, and after a second by force.  Blocks for that long at most; chunks in
- * flight are dropped without a callback.  The loop must run once more before it is closed.
+ * flight are lost.  The loop must run once more before it is closed.
  */
 void worker_link_destroy(struct worker_link *link);
 

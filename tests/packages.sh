@@ -55,6 +55,6 @@ packages_install() {
     fi
     echo "installing:" $missing
     apt-get -qq update &&
-        DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y $missing \
-            >/dev/null
+        DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install \
+            --no-install-recommends $missing >/dev/null
 }

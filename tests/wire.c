@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 40000, READ_SIZE = 1 << 18 };
+enum { DEADLINE_MS = 50000, READ_SIZE = 1 << 18 };
 
 struct message {
     struct message *next;
