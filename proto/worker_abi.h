@@ -73,7 +73,7 @@ struct work_result {
     int32_t status;               /* enum status */
     uint64_t out_size[LIMIT_OUT]; /* bytes produced, where an op may produce fewer */
     uint64_t issue_ns;            /* CLOCK_MONOTONIC: the worker took the entry */
-    uint64_t start_ns;            /* computing began */
+    uint64_t start_ns;            /* computing began; not before issue_ns, whatever the status */
     uint64_t end_ns;              /* and ended */
     uint64_t device_ns;           /* device (or thread CPU) time that it cost */
     uint64_t detail;              /* the backend's own error number */

@@ -223,6 +223,7 @@ void front_set_job(struct front *front, uint32_t slot, uint32_t op, const void *
 {
     struct job_block block = {.op = op};
 
+    CHECK_LT(slot, FRONT_JOBS);
     if (params != NULL) {
         memcpy(block.params, params, params_size);
     }
@@ -251,6 +252,9 @@ static uint32_t take_range(struct front *front, const struct done_entry *done,
         answer->index = done->first + i;
         queue_work_read(front->queue, done->queue, answer->index, &answer->entry, &answer->result);
         CHECK_EQ(answer->result.state, RESULT_DONE);
+        CHECK_GT(answer->result.issue_ns, 0);
+        CHECK_LE(answer->result.issue_ns, answer->result.start_ns);
+        CHECK_LE(answer->result.start_ns, answer->result.end_ns);
         queue_work_release(front->queue, done->queue, answer->index);
     }
     return done->count;
