@@ -60,8 +60,10 @@ static void send_fatal(struct control *control, const struct failure *failure)
 /* Called on the data thread.  At once and without unwinding: the front end has the whole state. */
 static void on_fatal(void *arg, const struct failure *failure)
 {
+    bool is_front_end = failure->status == STATUS_PROTO;
+
     send_fatal(arg, failure);
-    _exit(EXIT_FAILURE);
+    _exit(is_front_end ? EXIT_FAILURE : WORKER_EXIT_DEVICE);
 }
 
 /* ---- announcing ---------------------------------------------------------------------------- */

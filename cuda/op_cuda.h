@@ -43,8 +43,8 @@
 
 #define GP_REDUCE(name, leaf, n_lanes)                                                             \
     GP_FOLD(name)                                                                                  \
-    extern "C" __global__ void gp_##name##_leaves(const struct name##_params *params,              \
-                                                  const struct op_chunk *table, uint32_t n_chunks) \
+    extern "C" __global__ void __launch_bounds__(n_lanes) gp_##name##_leaves(                      \
+        const struct name##_params *params, const struct op_chunk *table, uint32_t n_chunks)       \
     {                                                                                              \
         __shared__ struct name##_partial partials[n_lanes];                                        \
         for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \

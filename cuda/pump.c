@@ -124,7 +124,10 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
             queue_result_issued(pump->parts.queue, priority, pump->indices[i], issue_ns);
             n_good++;
         } else {
-            const struct work_result result = {.status = (int32_t)status, .issue_ns = issue_ns};
+            const struct work_result result = {.status = (int32_t)status,
+                                               .issue_ns = issue_ns,
+                                               .start_ns = issue_ns,
+                                               .end_ns = issue_ns};
             answer(pump, priority, pump->indices[i], &result);
         }
     }

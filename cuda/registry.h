@@ -38,6 +38,7 @@ struct op_code {
                   void *ret_fold);
     /* Turn a fold into record 0 of each output. */
     void (*finish)(const void *params, const void *fold, void *const out[LIMIT_OUT]);
+    uint32_t n_lanes; /* reduce ops: threads that one block of the leaves kernel must have */
 };
 
 extern const struct op_code *const op_codes[];

@@ -8,7 +8,8 @@
  * every backend; which one it is linked with decides its name.
  *
  * Exit status: 0 the front end ended it, or --probe and the like succeeded; 1 it could not go on
- * (the front end has been told why); 2 it was not started by a front end, or wrongly.
+ * (the front end has been told why); 2 it was not started by a front end, or wrongly; 3 the device
+ * is lost with what it was doing (likewise).
  */
 #include "cuda/control.h"
 #include "cuda/device.h"

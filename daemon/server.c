@@ -69,12 +69,23 @@ static void on_worker_ready(void *owner)
     listener_start(server);
 }
 
+/* --backend auto without a usable GPU: the CPU it is, and everybody is told why. */
+static void fall_back(struct server *server, const char *reason)
+{
+    server->may_fall_back = false;
+    snprintf(server->reason, sizeof(server->reason), "--backend auto: %.110s", reason);
+    snprintf(server->backend, sizeof(server->backend), "cpu");
+}
+
 static void on_worker_down(void *owner, const char *reason)
 {
     struct server *server = owner;
 
     set_device_state(server, "restarting", reason);
-    if (server->state == SERVER_STARTING) {
+    if (server->state == SERVER_STARTING && server->may_fall_back) {
+        fall_back(server, reason);
+        worker_link_set_backend(server->link, "cpu");
+    } else if (server->state == SERVER_STARTING) {
         log_error("the worker did not start: %s", reason);
         stop_loop(server, 1);
     }
@@ -257,20 +268,19 @@ static int start_worker(struct server *server, const struct config *config, stru
         .on_done = on_chunk_done,
         .on_lost = on_chunk_lost,
     };
-    bool is_auto = strcmp(config->backend, "auto") == 0;
     int r = 0;
 
-    if (is_auto) {
+    server->may_fall_back = strcmp(config->backend, "auto") == 0;
+    if (server->may_fall_back) {
         link.backend = "cuda";
     }
     snprintf(server->reason, sizeof(server->reason), "%s",
-             is_auto ? "chosen by --backend auto" : "asked for by --backend");
+             server->may_fall_back ? "chosen by --backend auto" : "asked for by --backend");
     snprintf(server->backend, sizeof(server->backend), "%s", link.backend);
     r = worker_link_create(&link, &server->link, ret_failure);
-    if (r == -STATUS_NO_DEVICE && is_auto) {
+    if (r == -STATUS_NO_DEVICE && server->may_fall_back) {
         link.backend = "cpu";
-        snprintf(server->reason, sizeof(server->reason), "--backend auto: no GPU worker installed");
-        snprintf(server->backend, sizeof(server->backend), "cpu");
+        fall_back(server, "no GPU worker installed");
         r = worker_link_create(&link, &server->link, ret_failure);
     }
     return r;

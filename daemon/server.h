@@ -38,6 +38,7 @@ struct server {
 
     char backend[16];         /* in use or asked for */
     char reason[128];         /* why this one */
+    bool may_fall_back;       /* to the CPU, because the GPU worker did not start (yet) */
     const char *device_state; /* "starting", "ready", "restarting" */
     char device_reason[128];
 

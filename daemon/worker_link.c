@@ -29,6 +29,7 @@ enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING 
 
 struct worker {
     struct worker_link *link;
+    const char *backend; /* that it was started for */
     enum worker_state state;
     uint32_t generation;
     pid_t pid;
@@ -129,7 +130,7 @@ static void worker_condemn(struct worker *worker, const char *reason)
     if (worker->state == WORKER_DYING) {
         return;
     }
-    log_warning("worker %s (pid %d) is down: %s", link->config.backend, (int)worker->pid, reason);
+    log_warning("worker %s (pid %d) is down: %s", worker->backend, (int)worker->pid, reason);
     uv_poll_stop(&worker->control_poll);
     if (worker->doorbell_poll.data == worker) {
         uv_poll_stop(&worker->doorbell_poll);
@@ -201,7 +202,7 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
         return;
     }
     worker_condemn(worker, end.si_code == CLD_EXITED ? "it exited" : "it was killed");
-    log_info("worker %s (pid %d) ended: %s %d", link->config.backend, (int)worker->pid,
+    log_info("worker %s (pid %d) ended: %s %d", worker->backend, (int)worker->pid,
              end.si_code == CLD_EXITED ? "exit code" : "signal", end.si_status);
     for (struct worker **at = &link->dying; *at != NULL; at = &(*at)->next) {
         if (*at == worker) {
@@ -428,6 +429,7 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
         return fail(ret_failure, STATUS_INTERNAL, NULL, "no memory or descriptors for a worker");
     }
     worker->link = link;
+    worker->backend = link->config.backend;
     worker->generation = ++link->generation;
     worker->doorbell_fd = -1;
     worker->control_fd = control[0];
@@ -546,6 +548,12 @@ void worker_link_destroy(struct worker_link *link)
 bool worker_link_is_ready(const struct worker_link *link)
 {
     return link->current != NULL && link->current->state == WORKER_READY;
+}
+
+void worker_link_set_backend(struct worker_link *link, const char *backend)
+{
+    assert(link->ops == NULL);
+    link->config.backend = backend;
 }
 
 const struct worker_caps *worker_link_caps(const struct worker_link *link)

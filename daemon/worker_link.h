@@ -62,6 +62,8 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
 void worker_link_destroy(struct worker_link *link);
 
 bool worker_link_is_ready(const struct worker_link *link);
+/* The next worker is of this backend (a literal): only before the first on_ready. */
+void worker_link_set_backend(struct worker_link *link, const char *backend);
 /* Valid from the first on_ready on. */
 const struct worker_caps *worker_link_caps(const struct worker_link *link);
 const struct manifest_op *worker_link_op(const struct worker_link *link, uint32_t index);

@@ -29,6 +29,9 @@
 #define WORKER_ABI        1
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
+/* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
+#define WORKER_EXIT_DEVICE 3
+
 enum priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BULK, PRIORITY_COUNT };
 
 /* ---- queues ------------------------------------------------------------------------------- */
@@ -70,7 +73,7 @@ struct work_result {
     int32_t status;               /* enum status */
     uint64_t out_size[LIMIT_OUT]; /* bytes produced, where an op may produce fewer */
     uint64_t issue_ns;            /* CLOCK_MONOTONIC: the worker took the entry */
-    uint64_t start_ns;            /* computing began */
+    uint64_t start_ns;            /* computing began; not before issue_ns, whatever the status */
     uint64_t end_ns;              /* and ended */
     uint64_t device_ns;           /* device (or thread CPU) time that it cost */
     uint64_t detail;              /* the backend's own error number */

@@ -70,9 +70,12 @@ static void test_parameters_and_record_sizes(void)
 
     check_sizes("copy", NULL, 0, 1, 1);
     check_sizes("copy", &size, 1, 77, 77);
+    check_sizes("gray", NULL, 0, 3, 1);
+    check_sizes("iterate", NULL, 0, 4, 4);
     check_sizes("saxpy", &a, 1, 4, 4);
     check_sizes("sha256", NULL, 0, 4096, 32);
     check_sizes("sha256", &block, 1, LIMIT_RECORD, 32);
+    check_sizes("sincos", NULL, 0, 4, 4);
     check_sizes("sum", NULL, 0, 4, 8);
 }
 
@@ -89,10 +92,12 @@ static void check_refused(const char *name, const struct value *values, uint32_t
 static void test_wrong_parameters_are_refused(void)
 {
     const struct value none = {.name = "block", .kind = VALUE_INT, .i = 0};
+    const struct value n = {.name = "n", .kind = VALUE_INT, .i = -1};
     const struct value large = {.name = "size", .kind = VALUE_INT, .i = LIMIT_RECORD + 1};
 
     check_refused("saxpy", NULL, 0, STATUS_INVALID_PARAM, "a");
     check_refused("sha256", &none, 1, STATUS_RANGE, "block");
+    check_refused("iterate", &n, 1, STATUS_RANGE, "n");
     check_refused("copy", &large, 1, STATUS_RANGE, "size");
     check_refused("sum", &none, 1, STATUS_INVALID_PARAM, "block");
 }

@@ -57,6 +57,47 @@ static void finish(void *arg)
     front_finish(arg);
 }
 
+static void wait_readable(int fd)
+{
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+
+    if (poll(&pollfd, 1, FRONT_PATIENCE_MS) == 0) {
+        CHECK_FAIL("the worker says nothing");
+    }
+}
+
+/* The next message, whatever it is. */
+static void receive(struct front *front, struct control_message *ret_message)
+{
+    uint32_t n_fds = 0;
+    ssize_t size;
+
+    wait_readable(front->control_fd);
+    memset(ret_message, 0xa5, sizeof(*ret_message));
+    size =
+        channel_receive_packet(front->control_fd, ret_message, sizeof(*ret_message), NULL, &n_fds);
+    CHECK_EQ(size, sizeof(*ret_message));
+    CHECK_EQ(ret_message->abi, WORKER_ABI);
+    CHECK_EQ(n_fds, 0);
+    if (ret_message->type == CONTROL_FATAL) {
+        printf("# FATAL: %s\n", ret_message->fatal.message);
+    }
+}
+
+void front_expect(struct front *front, enum control_type type, struct control_message *ret_message)
+{
+    receive(front, ret_message);
+    CHECK_EQ(ret_message->type, type);
+}
+
+void front_need_hello(const struct control_message *message)
+{
+    if (message->type == CONTROL_FATAL && message->fatal.status == STATUS_NO_DEVICE) {
+        CHECK_SKIP("%s", message->fatal.message);
+    }
+    CHECK_EQ(message->type, CONTROL_HELLO);
+}
+
 void front_start(struct front *ret_front, const char *variable)
 {
     struct control_message message;
@@ -71,7 +112,8 @@ void front_start(struct front *ret_front, const char *variable)
     ret_front->pid = front_spawn(program, fds[1]);
     close(fds[1]);
     CHECK_GT(ret_front->pid, 0);
-    front_expect(ret_front, CONTROL_HELLO, &message);
+    receive(ret_front, &message);
+    front_need_hello(&message);
     ret_front->caps = message.hello;
     CHECK_LE(ret_front->caps.n_ops, FRONT_OPS);
     for (uint32_t i = 0; i < ret_front->caps.n_ops; i++) {
@@ -111,33 +153,6 @@ void front_send(struct front *front, const struct control_message *message, cons
     CHECK_EQ(channel_send_packet(front->control_fd, message, sizeof(*message), fds, n_fds), 0);
 }
 
-static void wait_readable(int fd)
-{
-    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-
-    if (poll(&pollfd, 1, FRONT_PATIENCE_MS) == 0) {
-        CHECK_FAIL("the worker says nothing");
-    }
-}
-
-void front_expect(struct front *front, enum control_type type, struct control_message *ret_message)
-{
-    uint32_t n_fds = 0;
-    ssize_t size;
-
-    wait_readable(front->control_fd);
-    memset(ret_message, 0xa5, sizeof(*ret_message));
-    size =
-        channel_receive_packet(front->control_fd, ret_message, sizeof(*ret_message), NULL, &n_fds);
-    CHECK_EQ(size, sizeof(*ret_message));
-    CHECK_EQ(ret_message->abi, WORKER_ABI);
-    if (ret_message->type == CONTROL_FATAL) {
-        printf("# FATAL: %s\n", ret_message->fatal.message);
-    }
-    CHECK_EQ(ret_message->type, type);
-    CHECK_EQ(n_fds, 0);
-}
-
 void front_expect_exit(struct front *front, int status)
 {
     struct control_message message;
@@ -158,10 +173,11 @@ void front_expect_exit(struct front *front, int status)
 
 void front_ping(struct front *front)
 {
-    struct control_message message = {.type = CONTROL_PING, .abi = WORKER_ABI};
+    const struct control_message message = {.type = CONTROL_PING, .abi = WORKER_ABI};
+    struct control_message answer;
 
     front_send(front, &message, NULL, 0);
-    front_expect(front, CONTROL_PONG, &message);
+    front_expect(front, CONTROL_PONG, &answer);
 }
 
 void *front_add_segment(struct front *front, uint32_t id, size_t size)
@@ -207,6 +223,7 @@ void front_set_job(struct front *front, uint32_t slot, uint32_t op, const void *
 {
     struct job_block block = {.op = op};
 
+    CHECK_LT(slot, FRONT_JOBS);
     if (params != NULL) {
         memcpy(block.params, params, params_size);
     }
@@ -235,6 +252,9 @@ static uint32_t take_range(struct front *front, const struct done_entry *done,
         answer->index = done->first + i;
         queue_work_read(front->queue, done->queue, answer->index, &answer->entry, &answer->result);
         CHECK_EQ(answer->result.state, RESULT_DONE);
+        CHECK_GT(answer->result.issue_ns, 0);
+        CHECK_LE(answer->result.issue_ns, answer->result.start_ns);
+        CHECK_LE(answer->result.start_ns, answer->result.end_ns);
         queue_work_release(front->queue, done->queue, answer->index);
     }
     return done->count;

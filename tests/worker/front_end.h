@@ -13,8 +13,8 @@
 
 #define FRONT_PATIENCE_MS 60000
 #define FRONT_SEGMENTS    8
-#define FRONT_JOBS        16
-#define FRONT_OPS         8
+#define FRONT_JOBS        32
+#define FRONT_OPS         16
 
 /* An answered entry, in the order of answers. */
 struct front_answer {
@@ -42,7 +42,14 @@ struct front {
 /* exec the program, as a child of the caller, with fd as its control socket. */
 pid_t front_spawn(const char *program, int fd);
 
-/* Start the program named by an environment variable; receive HELLO and MANIFESTs. */
+/* Is a worker's first message HELLO?  Skips the test where it is the news that no device is there.
+ */
+void front_need_hello(const struct control_message *message);
+
+/*
+ * Start the program named by an environment variable; receive HELLO and MANIFESTs.  Skips the test
+ * where the program finds no device.
+ */
 void front_start(struct front *ret_front, const char *variable);
 /* And QUEUES, up to READY.  first_index is that of all queues. */
 void front_start_ready(struct front *ret_front, const char *variable, uint32_t first_index);
@@ -73,7 +80,7 @@ void front_set_job(struct front *front, uint32_t slot, uint32_t op, const void *
 
 /* Place and publish one entry; returns its index. */
 uint32_t front_submit(struct front *front, enum priority priority, struct work_entry entry);
-/* Wait for n more answers and release their places. */
+/* Wait for n more answers, check that their times are in order, and release their places. */
 void front_await(struct front *front, struct front_answer *ret_answers, uint32_t n);
 /* Submit one entry and wait for its answer, the only one outstanding. */
 struct work_result front_run(struct front *front, enum priority priority, struct work_entry entry);

@@ -13,21 +13,21 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-#define FAKE         "GPUPIPE_FAKE_WORKER"
+#define REAL         "GPUPIPE_WORKER"
 #define SEGMENT_SIZE (1u << 20)
 
 static struct front front; /* of the running test */
 
 static void test_end_of_file_ends_it(void)
 {
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     close(steal_fd(&front.control_fd));
     front_expect_exit(&front, 0);
 }
 
 static void test_end_of_file_before_queues_ends_it(void)
 {
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     close(steal_fd(&front.control_fd));
     front_expect_exit(&front, 0);
 }
@@ -36,7 +36,7 @@ static void test_stop(void)
 {
     const struct control_message stop = {.type = CONTROL_STOP, .abi = WORKER_ABI};
 
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     front_add_segment(&front, 0, SEGMENT_SIZE);
     front_send(&front, &stop, NULL, 0);
     front_expect_exit(&front, 0);
@@ -45,7 +45,7 @@ static void test_stop(void)
 /* A terminal or a service manager may send it; only the front end decides. */
 static void test_signals_do_not_end_it(void)
 {
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     kill(front.pid, SIGTERM);
     kill(front.pid, SIGINT);
     kill(front.pid, SIGHUP);
@@ -67,7 +67,7 @@ static void test_a_killed_front_end_ends_it(void)
     CHECK_EQ(pipe2(pids, O_CLOEXEC), 0);
     middle = fork();
     if (middle == 0) {
-        worker = front_spawn(getenv(FAKE), fds[1]);
+        worker = front_spawn(getenv(REAL), fds[1]);
         close(fds[1]);
         _exit(write(pids[1], &worker, sizeof(worker)) < 0 || pause());
     }
@@ -79,10 +79,11 @@ static void test_a_killed_front_end_ends_it(void)
     CHECK_EQ(kill(middle, SIGKILL), 0);
     CHECK_EQ(waitpid(middle, NULL, 0), middle);
     CHECK_EQ(waitpid(worker, &status, 0), worker);
-    CHECK(WIFSIGNALED(status));
-    CHECK_EQ(WTERMSIG(status), SIGKILL);
     close(fds[0]);
     close(pids[0]);
+    front_need_hello(&hello);
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGKILL);
 }
 
 static void expect_fatal(const char *words)
@@ -105,26 +106,26 @@ static void test_wrong_control_messages(void)
 {
     struct control_message message = message_of(CONTROL_PING);
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     message.abi = WORKER_ABI + 1;
     front_send(&front, &message, NULL, 0);
     expect_fatal("ABI");
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     message = message_of(CONTROL_HELLO);
     front_send(&front, &message, NULL, 0);
     expect_fatal("type 1");
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     message = message_of(UINT32_MAX);
     front_send(&front, &message, NULL, 0);
     expect_fatal("type 4294967295");
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     CHECK_EQ(channel_send_packet(front.control_fd, &message, 8, NULL, 0), 0);
     expect_fatal("8 bytes");
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     message = message_of(CONTROL_QUEUES);
     front_send(&front, &message, NULL, 0);
     expect_fatal("descriptors");
@@ -135,20 +136,20 @@ static void test_wrong_queues(void)
     struct control_message message = message_of(CONTROL_QUEUES);
     int fds[3];
 
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     fds[0] = queue_fd(front.queue);
     fds[1] = fds[2] = front.jobs_fd;
     front_send(&front, &message, fds, 3);
     expect_fatal("QUEUES came twice");
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     fds[0] = fds[1] = fds[2] = shm_create("no-queue", 4096);
     CHECK_GE(fds[0], 0);
     front_send(&front, &message, fds, 3);
     close(fds[0]);
     expect_fatal("cannot map the queues");
 
-    front_start(&front, FAKE);
+    front_start(&front, REAL);
     CHECK_EQ(queue_create(1, &front.queue), 0);
     fds[0] = fds[1] = fds[2] = queue_fd(front.queue);
     message.queues.n_job_slots = UINT32_MAX;
@@ -162,12 +163,12 @@ static void test_wrong_segments(void)
     int fd = shm_create("segment", 4096);
 
     CHECK_GE(fd, 0);
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     message.segment.id = 5;
     front_send(&front, &message, NULL, 0);
     expect_fatal("no segment 5");
 
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     front_add_segment(&front, 1, 4096);
     message = message_of(CONTROL_SEGMENT_ADD);
     message.segment.id = 1;
@@ -175,12 +176,12 @@ static void test_wrong_segments(void)
     front_send(&front, &message, &fd, 1);
     expect_fatal("segment 1");
 
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     message.segment.id = 1 << 16;
     front_send(&front, &message, &fd, 1);
     expect_fatal("segment 65536");
 
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     message.segment.id = 0;
     message.segment.size = 8192;
     front_send(&front, &message, &fd, 1);
@@ -195,7 +196,7 @@ static void test_broken_queues(void)
     uint8_t *bytes;
     void *base;
 
-    front_start_ready(&front, FAKE, 0);
+    front_start_ready(&front, REAL, 0);
     CHECK_EQ(fstat(queue_fd(front.queue), &stat), 0);
     CHECK_EQ(shm_map(queue_fd(front.queue), (size_t)stat.st_size, &base), 0);
     bytes = base;

@@ -1,0 +1,299 @@
+/*
+ * Loading, looking up and launching kernels.
+ *
+ * A fatbin is loaded as a library; with CUDA_MODULE_LOADING=EAGER, which device_cuda.c sets, its
+ * code is on the device when the load returns.  cudaLibraryLoadData() accepts junk all the same:
+ * only the look-up of each kernel tells.
+ *
+ * A row of kinds[] says for each kind of work how its kernel is named, shaped and called.
+ */
+#include "cuda/cuda_kernels.h"
+
+#include "cuda/ops/op_list.h"
+#include "proto/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define N_KINDS   (WORK_FINISH + 1)
+#define N_THREADS 256u /* of a block, where an op does not say; not tuned */
+#define WARP      32u
+
+#define X(name) extern const uint8_t gp_fatbin_##name[];
+OP_LIST(X)
+#undef X
+
+/* In the order of op_codes[]. */
+static const uint8_t *const fatbins[] = {
+#define X(name) gp_fatbin_##name,
+    OP_LIST(X)
+#undef X
+};
+
+struct cuda_op {
+    cudaLibrary_t library;
+    cudaKernel_t kernels[N_KINDS]; /* NULL: not of this op's kind */
+};
+
+struct cuda_kernels {
+    uint32_t n_processors;
+    uint32_t n_blocks; /* of N_THREADS threads: as many as run at once */
+    struct cuda_op ops[ARRAY_SIZE(fatbins)];
+};
+
+struct shape {
+    uint32_t n_blocks; /* for one chunk */
+    uint32_t n_threads;
+};
+
+/* ---- kinds --------------------------------------------------------------------------------- */
+
+/*
+ * Where min_parallel says that a record is a lane's long work, few records are spread over many
+ * processors in small blocks.  Otherwise a step may be as small as a byte.
+ */
+static struct shape map_shape(const struct cuda_kernels *kernels, const struct op_code *code,
+                              const struct cuda_launch *launch)
+{
+    uint64_t n_records = 0, n_each;
+    uint32_t n_threads;
+
+    for (uint32_t i = 0; i < launch->n_chunks; i++) {
+        n_records = MAX(n_records, (uint64_t)launch->chunks[i].n_records);
+    }
+    if (code->manifest->min_parallel == 1) {
+        return (struct shape){
+            (uint32_t)MIN(div_round_up(launch->n_bytes, N_THREADS), (uint64_t)kernels->n_blocks),
+            N_THREADS};
+    }
+    n_each = MAX(div_round_up(n_records * launch->n_chunks, kernels->n_processors), UINT64_C(1));
+    n_threads = (uint32_t)MIN(div_round_up(n_each, WARP) * WARP, (uint64_t)N_THREADS);
+    return (struct shape){(uint32_t)MIN(div_round_up(n_records, n_threads),
+                                        (uint64_t)kernels->n_blocks * N_THREADS / n_threads),
+                          n_threads};
+}
+
+static struct shape leaves_shape(const struct cuda_kernels *kernels, const struct op_code *code,
+                                 const struct cuda_launch *launch)
+{
+    uint64_t n_leaves = div_round_up(launch->chunks[0].n_records, code->manifest->leaf);
+
+    return (struct shape){(uint32_t)MIN(n_leaves, (uint64_t)kernels->n_blocks), code->n_lanes};
+}
+
+static struct shape one_thread(const struct cuda_kernels *kernels, const struct op_code *code,
+                               const struct cuda_launch *launch)
+{
+    (void)kernels, (void)code, (void)launch;
+    return (struct shape){1, 1};
+}
+
+static cudaError_t call(cudaKernel_t kernel, const struct cuda_launch *launch, struct shape shape,
+                        void **arguments, cudaStream_t stream)
+{
+    const dim3 grid = {MAX(shape.n_blocks, 1u), launch->n_chunks, 1};
+    const dim3 block = {shape.n_threads, 1, 1};
+
+    return cudaLaunchKernel((const void *)kernel, grid, block, arguments, 0, stream);
+}
+
+static cudaError_t call_table(cudaKernel_t kernel, const struct cuda_launch *launch,
+                              struct shape shape, cudaStream_t stream)
+{
+    const void *params = launch->params, *table = launch->table;
+    uint32_t n_chunks = launch->n_chunks;
+    void *arguments[] = {&params, &table, &n_chunks};
+
+    return call(kernel, launch, shape, arguments, stream);
+}
+
+static cudaError_t call_merge(cudaKernel_t kernel, const struct cuda_launch *launch,
+                              struct shape shape, cudaStream_t stream)
+{
+    const void *params = launch->params;
+    struct op_chunk chunk = launch->chunks[0];
+    void *arguments[] = {&params, &chunk.in[0], &chunk.in[1], &chunk.n_records, &chunk.out[0]};
+
+    return call(kernel, launch, shape, arguments, stream);
+}
+
+static cudaError_t call_finish(cudaKernel_t kernel, const struct cuda_launch *launch,
+                               struct shape shape, cudaStream_t stream)
+{
+    const void *params = launch->params;
+    const void *fold = launch->chunks[0].in[0];
+    const void *out = (const char *)launch->table + offsetof(struct op_chunk, out);
+    void *arguments[] = {&params, &fold, &out};
+
+    return call(kernel, launch, shape, arguments, stream);
+}
+
+static const struct kind {
+    const char *name;
+    enum op_kind op_kind;
+    bool is_warmed; /* it can be launched over nothing: FINISH always writes */
+    struct shape (*shape)(const struct cuda_kernels *kernels, const struct op_code *code,
+                          const struct cuda_launch *launch);
+    cudaError_t (*call)(cudaKernel_t kernel, const struct cuda_launch *launch, struct shape shape,
+                        cudaStream_t stream);
+} kinds[N_KINDS] = {
+    [WORK_MAP] = {"map", OP_MAP, true, map_shape, call_table},
+    [WORK_LEAVES] = {"leaves", OP_REDUCE, true, leaves_shape, call_table},
+    [WORK_MERGE] = {"merge", OP_REDUCE, true, one_thread, call_merge},
+    [WORK_FINISH] = {"finish", OP_REDUCE, false, one_thread, call_finish},
+};
+
+/* ---- use ----------------------------------------------------------------------------------- */
+
+int cuda_kernels_launch(const struct cuda_kernels *kernels, const struct cuda_launch *launch,
+                        cudaStream_t stream, struct cuda_trouble *ret_trouble)
+{
+    const struct kind *kind = &kinds[launch->kind];
+    struct shape shape = kind->shape(kernels, op_codes[launch->op], launch);
+    char name[64];
+
+    snprintf(name, sizeof(name), "kernel %s of op %s", kind->name,
+             op_codes[launch->op]->manifest->name);
+    return cuda_check(
+        kind->call(kernels->ops[launch->op].kernels[launch->kind], launch, shape, stream), name,
+        __FILE__, __LINE__, ret_trouble);
+}
+
+uint64_t cuda_kernels_parallel(const struct cuda_kernels *kernels, uint32_t op)
+{
+    uint32_t min_parallel = op_codes[op]->manifest->min_parallel;
+
+    return min_parallel == 1 ? 1 : (uint64_t)min_parallel * kernels->n_processors;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static int look_up(struct cuda_kernels *kernels, uint32_t op, enum work_kind kind,
+                   struct cuda_trouble *ret_trouble)
+{
+    const char *op_name = op_codes[op]->manifest->name;
+    char name[64];
+
+    snprintf(name, sizeof(name), "gp_%s_%s", op_name, kinds[kind].name);
+    return cuda_check(
+        cudaLibraryGetKernel(&kernels->ops[op].kernels[kind], kernels->ops[op].library, name), name,
+        __FILE__, __LINE__, ret_trouble);
+}
+
+static int load_op(struct cuda_kernels *kernels, uint32_t op, struct cuda_trouble *ret_trouble)
+{
+    const struct op_code *code = op_codes[op];
+    int error = CUDA_CHECK(
+        cudaLibraryLoadData(&kernels->ops[op].library, fatbins[op], NULL, NULL, 0, NULL, NULL, 0),
+        ret_trouble);
+
+    if (error == 0 && code->manifest->kind == OP_REDUCE && code->n_lanes == 0) {
+        error = cuda_trouble(ret_trouble, STATUS_INTERNAL, "op %s does not say how many lanes",
+                             code->manifest->name);
+    }
+    for (enum work_kind kind = 0; kind < N_KINDS && error == 0; kind++) {
+        if (kinds[kind].op_kind == code->manifest->kind) {
+            error = look_up(kernels, op, kind, ret_trouble);
+        }
+    }
+    return error;
+}
+
+static int measure_device(struct cuda_kernels *kernels, struct cuda_trouble *ret_trouble)
+{
+    int n_processors = 0, n_threads = 0;
+    int error = CUDA_CHECK(cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, 0),
+                           ret_trouble);
+
+    if (error == 0) {
+        error = CUDA_CHECK(
+            cudaDeviceGetAttribute(&n_threads, cudaDevAttrMaxThreadsPerMultiProcessor, 0),
+            ret_trouble);
+    }
+    if (error == 0) {
+        kernels->n_processors = (uint32_t)n_processors;
+        kernels->n_blocks = (uint32_t)n_processors * (uint32_t)n_threads / N_THREADS;
+    }
+    return error;
+}
+
+/* Every kernel over a chunk without records: memory, all zeros, is its table as well. */
+static int launch_all(const struct cuda_kernels *kernels, void *memory, cudaStream_t stream,
+                      struct cuda_trouble *ret_trouble)
+{
+    struct op_chunk chunk = {.out = {(char *)memory + MANIFEST_PARTIAL_SIZE}};
+    int error = 0;
+
+    for (uint32_t op = 0; op < n_op_codes && error == 0; op++) {
+        for (enum work_kind kind = 0; kind < N_KINDS && error == 0; kind++) {
+            const struct cuda_launch launch = {.op = op,
+                                               .kind = kind,
+                                               .params = memory,
+                                               .table = memory,
+                                               .chunks = &chunk,
+                                               .n_chunks = 1};
+            if (kinds[kind].op_kind == op_codes[op]->manifest->kind && kinds[kind].is_warmed) {
+                error = cuda_kernels_launch(kernels, &launch, stream, ret_trouble);
+            }
+        }
+    }
+    return error == 0 ? CUDA_CHECK(cudaStreamSynchronize(stream), ret_trouble) : error;
+}
+
+static int warm_up(const struct cuda_kernels *kernels, struct cuda_trouble *ret_trouble)
+{
+    cudaStream_t stream = NULL;
+    void *memory = NULL;
+    int error = CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), ret_trouble);
+
+    if (error == 0) {
+        error = CUDA_CHECK(cudaMalloc(&memory, 4096), ret_trouble);
+    }
+    if (error == 0) {
+        error = CUDA_CHECK(cudaMemsetAsync(memory, 0, 4096, stream), ret_trouble);
+    }
+    if (error == 0) {
+        error = launch_all(kernels, memory, stream, ret_trouble);
+    }
+    cudaFree(memory);
+    if (stream != NULL) {
+        cudaStreamDestroy(stream);
+    }
+    return error;
+}
+
+int cuda_kernels_create(struct cuda_kernels **ret_kernels, struct cuda_trouble *ret_trouble)
+{
+    struct cuda_kernels *kernels = calloc(1, sizeof(*kernels));
+    int error;
+
+    if (kernels == NULL) {
+        return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the table of kernels");
+    }
+    error = measure_device(kernels, ret_trouble);
+    for (uint32_t op = 0; op < n_op_codes && error == 0; op++) {
+        error = load_op(kernels, op, ret_trouble);
+    }
+    if (error == 0) {
+        error = warm_up(kernels, ret_trouble);
+    }
+    if (error < 0) {
+        cuda_kernels_destroy(kernels);
+        return error;
+    }
+    *ret_kernels = kernels;
+    return 0;
+}
+
+void cuda_kernels_destroy(struct cuda_kernels *kernels)
+{
+    if (kernels == NULL) {
+        return;
+    }
+    for (size_t op = 0; op < ARRAY_SIZE(kernels->ops); op++) {
+        if (kernels->ops[op].library != NULL) {
+            cudaLibraryUnload(kernels->ops[op].library);
+        }
+    }
+    free(kernels);
+}

@@ -1,0 +1,26 @@
+/*
+ * CUDA pipeline: the hot path of the CUDA backend.  Work waits in one queue per priority until a
+ * slot is free; then copy-in, kernel, copy-out and an event go to one stream at once, and the event
+ * is asked for until it says done.  Launches on different streams overlap.
+ *
+ * Threads: create and destroy on the control thread, all else on the data thread.
+ */
+#pragma once
+
+#include "cuda/cuda_check.h"
+#include "cuda/device.h"
+
+struct cuda_pipeline;
+
+/* Allocates, loads and creates all that the hot path uses. */
+int cuda_pipeline_create(struct cuda_pipeline **ret_pipeline, struct cuda_trouble *ret_trouble);
+/* Waits for what is in flight.  NULL is fine. */
+void cuda_pipeline_destroy(struct cuda_pipeline *pipeline);
+
+/* See device.h. */
+uint32_t cuda_pipeline_room(const struct cuda_pipeline *pipeline, enum priority priority);
+void cuda_pipeline_issue(struct cuda_pipeline *pipeline, const struct device_work *work,
+                         uint32_t n);
+int cuda_pipeline_poll(struct cuda_pipeline *pipeline, struct device_completion *ret_completions,
+                       uint32_t max, struct failure *ret_failure);
+void cuda_pipeline_wait(struct cuda_pipeline *pipeline, int doorbell_fd);

@@ -1,0 +1,96 @@
+/*
+ * The pools of streams: highest, middle and lowest priority of what the device has.  The legacy
+ * default stream waits for every other one and is never used; non-blocking streams do not wait for
+ * it either.
+ */
+#include "cuda/cuda_streams.h"
+
+#include "proto/util.h"
+
+/* CUDA counts downwards: `greatest` is the smaller number. */
+static int priority_of(enum priority priority, int least, int greatest)
+{
+    const int levels[] = {
+        [PRIORITY_URGENT] = greatest,
+        [PRIORITY_NORMAL] = (least + greatest) / 2,
+        [PRIORITY_BULK] = least,
+    };
+
+    return levels[priority];
+}
+
+static int create_all(struct cuda_streams *streams, struct cuda_trouble *ret_trouble)
+{
+    int least = 0, greatest = 0;
+    int error = CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), ret_trouble);
+
+    for (uint32_t i = 0; i < PRIORITY_COUNT * CUDA_STREAMS && error == 0; i++) {
+        enum priority priority = i / CUDA_STREAMS;
+
+        error = CUDA_CHECK(cudaStreamCreateWithPriority(
+                               &streams->all[priority][i % CUDA_STREAMS].handle,
+                               cudaStreamNonBlocking, priority_of(priority, least, greatest)),
+                           ret_trouble);
+    }
+    return error;
+}
+
+int cuda_streams_create(struct cuda_streams **ret_streams, struct cuda_trouble *ret_trouble)
+{
+    struct cuda_streams *streams = calloc(1, sizeof(*streams));
+    int error;
+
+    if (streams == NULL) {
+        return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the table of streams");
+    }
+    error = create_all(streams, ret_trouble);
+    if (error < 0) {
+        cuda_streams_destroy(streams);
+        return error;
+    }
+    *ret_streams = streams;
+    return 0;
+}
+
+void cuda_streams_destroy(struct cuda_streams *streams)
+{
+    if (streams == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < PRIORITY_COUNT * CUDA_STREAMS; i++) {
+        if (streams->all[i / CUDA_STREAMS][i % CUDA_STREAMS].handle != NULL) {
+            cudaStreamDestroy(streams->all[i / CUDA_STREAMS][i % CUDA_STREAMS].handle);
+        }
+    }
+    free(streams);
+}
+
+struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority)
+{
+    struct cuda_stream *best = &streams->all[priority][0];
+
+    for (uint32_t i = 1; i < CUDA_STREAMS; i++) {
+        if (streams->all[priority][i].n_slots < best->n_slots) {
+            best = &streams->all[priority][i];
+        }
+    }
+    return best;
+}
+
+void cuda_stream_push(struct cuda_stream *stream, struct cuda_slot *slot)
+{
+    slot->next = NULL;
+    if (stream->oldest == NULL) {
+        stream->oldest = slot;
+    } else {
+        stream->newest->next = slot;
+    }
+    stream->newest = slot;
+    stream->n_slots++;
+}
+
+void cuda_stream_pop(struct cuda_stream *stream)
+{
+    stream->oldest = stream->oldest->next;
+    stream->n_slots--;
+}

@@ -1,0 +1,37 @@
+/*
+ * CUDA streams: a pool of streams for each priority.  A launch leases the stream with the fewest
+ * launches in flight, so that nothing waits behind other work while a stream of its priority is
+ * idle (taking turns would hand urgent work a busy one).
+ *
+ * Threads: create and destroy on the control thread, all else on the data thread.
+ */
+#pragma once
+
+#include "cuda/cuda_slots.h"
+
+/* Of each priority.  One reaches half of the link, two nine tenths; more than three gain nothing
+ * there, but let narrow kernels run side by side. */
+#define CUDA_STREAMS 4u
+
+/* A stream does what it is given in order, so only its oldest launch need be asked. */
+struct cuda_stream {
+    cudaStream_t handle;
+    struct cuda_slot *oldest; /* in flight; NULL: the stream is idle */
+    struct cuda_slot *newest;
+    uint32_t n_slots;
+};
+
+struct cuda_streams {
+    struct cuda_stream all[PRIORITY_COUNT][CUDA_STREAMS];
+};
+
+int cuda_streams_create(struct cuda_streams **ret_streams, struct cuda_trouble *ret_trouble);
+/* NULL is fine. */
+void cuda_streams_destroy(struct cuda_streams *streams);
+
+/* The idlest stream of a priority. */
+struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority);
+/* This slot's launch has been issued to the stream. */
+void cuda_stream_push(struct cuda_stream *stream, struct cuda_slot *slot);
+/* The oldest launch has been dealt with. */
+void cuda_stream_pop(struct cuda_stream *stream);

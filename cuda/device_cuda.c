@@ -1,0 +1,270 @@
+/*
+ * The CUDA backend: one GPU, the first that this process sees (CUDA_VISIBLE_DEVICES says which).
+ *
+ * Here: what the device is, why there is none, the context, and registering memory.  The work is in
+ * cuda_pipeline.c and what that is made of: cuda_kernels.c, cuda_streams.c, cuda_slots.c.
+ *
+ * The context is made with the primary context's flags before anything else asks for it.  All code
+ * is loaded at once (EAGER): loading at first use would stall running copies, and hide races.
+ *
+ * Threads: as device.h says.
+ */
+#include "cuda/cuda_check.h"
+#include "cuda/cuda_pipeline.h"
+#include "cuda/device.h"
+#include "proto/util.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+/*
+ * What fills the link: four chunks of 4 MiB reach 98 % of it, and urgent work waits no longer than
+ * for these.  Deeper gains nothing and makes it wait in proportion.
+ */
+#define CHUNK_SIZE  (4u << 20)
+#define BULK_CHUNKS 4u
+#define BULK_BYTES  (16u << 20)
+
+#define N_SEGMENTS (WORK_REF_SEGMENT(UINT64_MAX) + 1)
+
+struct device {
+    struct cuda_pipeline *pipeline;
+    void *bases[N_SEGMENTS]; /* of registered segments; the control thread's */
+};
+
+/* ---- why there is no device ---------------------------------------------------------------- */
+
+static const struct reason {
+    cudaError_t error;
+    const char *words;
+} reasons[] = {
+    {cudaErrorNoDevice, "the NVIDIA driver works and shows no GPU (none there, or none in "
+                        "CUDA_VISIBLE_DEVICES)"},
+    {cudaErrorStubLibrary, "libcuda.so.1 is the toolkit's stub, not a driver"},
+    {cudaErrorInitializationError, "the NVIDIA driver does not start"},
+    {cudaErrorOperatingSystem, "no access to the GPU: are /dev/nvidia* there, and ours to use?"},
+    {cudaErrorUnknown,
+     "the NVIDIA driver does not start: is nvidia-uvm loaded, and its node there?"},
+    {cudaErrorDevicesUnavailable, "the GPU is in use by another process and in EXCLUSIVE_PROCESS "
+                                  "mode, or it is lost"},
+    {cudaErrorSystemDriverMismatch, "libcuda.so.1 and the loaded kernel module are of different "
+                                    "versions: reboot, or reload the module"},
+    {cudaErrorSystemNotReady, "the GPU waits for its fabric: does nvidia-fabricmanager run?"},
+    {cudaErrorCompatNotSupportedOnDevice, "forward compatibility does not support this GPU"},
+    {cudaErrorMpsConnectionFailed, "the MPS server cannot be reached"},
+    {cudaErrorNoKernelImageForDevice, "the GPU is older than compute capability 7.5"},
+};
+
+/* "13.0" of 13000. */
+#define CUDA_MAJOR(version) ((version) / 1000)
+#define CUDA_MINOR(version) ((version) % 1000 / 10)
+
+static int explain_driver(struct cuda_trouble *trouble)
+{
+    int version = 0;
+
+    if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+        return fail(&trouble->failure, STATUS_NO_DEVICE, NULL,
+                    "no NVIDIA driver: there is no libcuda.so.1");
+    }
+    return fail(&trouble->failure, STATUS_NO_DEVICE, NULL,
+                "the NVIDIA driver is too old: it knows CUDA %d.%d, this program needs %d.%d or "
+                "later",
+                CUDA_MAJOR(version), CUDA_MINOR(version), CUDA_MAJOR(CUDART_VERSION), 0);
+}
+
+/* What stands in the way, for whoever can do something about it. */
+static int explain(int error, struct cuda_trouble *trouble)
+{
+    if (error == 0) {
+        return 0;
+    }
+    if (trouble->error == cudaErrorInsufficientDriver) {
+        return explain_driver(trouble);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+        if (reasons[i].error == trouble->error) {
+            return fail(&trouble->failure, STATUS_NO_DEVICE, NULL, "%s (%s)", reasons[i].words,
+                        cudaGetErrorName(trouble->error));
+        }
+    }
+    return error;
+}
+
+/* ---- what is there ------------------------------------------------------------------------- */
+
+static void write_uuid(const cudaUUID_t *uuid, char *ret_text, size_t size)
+{
+    const uint8_t *b = (const uint8_t *)uuid->bytes;
+
+    snprintf(ret_text, size,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+}
+
+static int probe_device(struct worker_caps *ret_caps, struct cuda_trouble *ret_trouble)
+{
+    struct cudaDeviceProp properties;
+    int n_devices = 0, numa = -1;
+    int error = CUDA_CHECK(cudaGetDeviceCount(&n_devices), ret_trouble);
+
+    if (error == 0) {
+        error = CUDA_CHECK(cudaGetDeviceProperties(&properties, 0), ret_trouble);
+    }
+    if (error == 0) {
+        error = CUDA_CHECK(cudaDeviceGetAttribute(&numa, cudaDevAttrHostNumaId, 0), ret_trouble);
+    }
+    if (error < 0) {
+        return error;
+    }
+    *ret_caps = (struct worker_caps){
+        .backend = "cuda",
+        .device = "cuda0",
+        .memory = properties.totalGlobalMem,
+        .chunk_size = CHUNK_SIZE,
+        .bulk_bytes = BULK_BYTES,
+        .bulk_chunks = BULK_CHUNKS,
+        .numa = numa,
+    };
+    snprintf(ret_caps->name, sizeof(ret_caps->name), "%.*s", (int)sizeof(ret_caps->name) - 1,
+             properties.name);
+    write_uuid(&properties.uuid, ret_caps->uuid, sizeof(ret_caps->uuid));
+    return 0;
+}
+
+static int cuda_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
+{
+    struct cuda_trouble trouble;
+    int error = explain(probe_device(ret_caps, &trouble), &trouble);
+
+    if (error < 0) {
+        *ret_failure = trouble.failure;
+    }
+    return error;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static int open_device(struct device *device, struct cuda_trouble *ret_trouble)
+{
+    int error;
+
+    if (setenv("CUDA_MODULE_LOADING", "EAGER", 1) < 0) {
+        return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the environment");
+    }
+    /* Naps of the data thread, which inherits it, end when they should: the default adds 50 us. */
+    prctl(PR_SET_TIMERSLACK, 1);
+    /* Only opening and closing ever wait for the device as a whole: no spinning there. */
+    error =
+        CUDA_CHECK(cudaInitDevice(0, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid),
+                   ret_trouble);
+    if (error == 0) {
+        error = CUDA_CHECK(cudaSetDevice(0), ret_trouble);
+    }
+    if (error == 0) {
+        error = cuda_pipeline_create(&device->pipeline, ret_trouble);
+    }
+    return error;
+}
+
+static void cuda_close(struct device *device)
+{
+    if (device != NULL) {
+        cuda_pipeline_destroy(device->pipeline);
+        for (uint32_t id = 0; id < N_SEGMENTS; id++) {
+            if (device->bases[id] != NULL) {
+                cudaHostUnregister(device->bases[id]);
+            }
+        }
+        free(device);
+    }
+}
+
+static int cuda_open(struct device **ret_device, struct failure *ret_failure)
+{
+    struct device *device = calloc(1, sizeof(*device));
+    struct cuda_trouble trouble;
+    int error;
+
+    if (device == NULL) {
+        return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the device");
+    }
+    error = explain(open_device(device, &trouble), &trouble);
+    if (error < 0) {
+        *ret_failure = trouble.failure;
+        cuda_close(device);
+        return error;
+    }
+    *ret_device = device;
+    return 0;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/*
+ * Registering pins the pages.  To have them in our page tables first makes that ten times faster,
+ * and it holds up running copies for as long as it takes.  A kernel before 5.14 does not know the
+ * advice.
+ */
+static int cuda_segment_add(struct device *device, uint32_t id, void *base, size_t size,
+                            struct failure *ret_failure)
+{
+    struct cuda_trouble trouble;
+    int error;
+
+    madvise(base, size, MADV_POPULATE_WRITE);
+    error = CUDA_CHECK(cudaHostRegister(base, size, cudaHostRegisterDefault), &trouble);
+    if (error < 0) {
+        *ret_failure = trouble.failure;
+        return error;
+    }
+    device->bases[id] = base;
+    return 0;
+}
+
+/* It can fail only with the whole device, and of that poll() tells. */
+static void cuda_segment_drop(struct device *device, uint32_t id)
+{
+    if (device->bases[id] != NULL && cudaHostUnregister(device->bases[id]) != cudaSuccess) {
+        cudaGetLastError();
+    }
+    device->bases[id] = NULL;
+}
+
+/* ---- work ---------------------------------------------------------------------------------- */
+
+static uint32_t cuda_room(const struct device *device, enum priority priority)
+{
+    return cuda_pipeline_room(device->pipeline, priority);
+}
+
+static void cuda_issue(struct device *device, const struct device_work *work, uint32_t n)
+{
+    cuda_pipeline_issue(device->pipeline, work, n);
+}
+
+static int cuda_poll(struct device *device, struct device_completion *ret_completions, uint32_t max,
+                     struct failure *ret_failure)
+{
+    return cuda_pipeline_poll(device->pipeline, ret_completions, max, ret_failure);
+}
+
+static void cuda_wait(struct device *device, int doorbell_fd)
+{
+    cuda_pipeline_wait(device->pipeline, doorbell_fd);
+}
+
+const struct device_backend device_backend = {
+    .probe = cuda_probe,
+    .open = cuda_open,
+    .close = cuda_close,
+    .segment_add = cuda_segment_add,
+    .segment_drop = cuda_segment_drop,
+    .room = cuda_room,
+    .issue = cuda_issue,
+    .poll = cuda_poll,
+    .wait = cuda_wait,
+};

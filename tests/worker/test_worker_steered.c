@@ -1,0 +1,333 @@
+/*
+ * What a worker makes of order, bad entries and much work at once, with ops that a test can see and
+ * steer (tests/fake_ops.h): what must not depend on time is steered by their gates.  They run on a
+ * CPU; the parts that all backends share are what is tested here.
+ */
+#include "proto/shm.h"
+#include "proto/util.h"
+#include "tests/check.h"
+#include "tests/fake_ops.h"
+#include "tests/random.h"
+#include "tests/worker/front_end.h"
+
+#define FAKE         "GPUPIPE_FAKE_WORKER"
+#define SEGMENT_SIZE (1u << 20)
+
+static struct front front; /* of the running test */
+
+/* ---- priorities ---------------------------------------------------------------------------- */
+
+#define GATES_OFFSET 0
+#define IN_OFFSET    65536
+#define OUT_OFFSET   131072
+
+static uint32_t state_of(enum priority priority, uint32_t index)
+{
+    struct work_entry entry;
+    struct work_result result;
+
+    queue_work_read(front.queue, priority, index, &entry, &result);
+    return result.state;
+}
+
+static void open_gate(uint32_t *memory, uint32_t i)
+{
+    __atomic_store_n(&memory[i], 1, __ATOMIC_RELEASE);
+}
+
+/* A fake worker whose threads all wait in gates; job 0 is gate, job 1 affine.  The memory. */
+static uint32_t *start_with_closed_gates(void)
+{
+    uint32_t *memory, index = 0;
+
+    front_start_ready(&front, FAKE, 0);
+    front_set_job(&front, 0, FAKE_GATE, NULL, 0);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    memset(memory, 0, IN_OFFSET);
+    for (uint32_t i = 0; i < front.caps.n_threads; i++) {
+        index =
+            front_submit(&front, PRIORITY_URGENT,
+                         (struct work_entry){.n_records = 1,
+                                             .ref = {WORK_REF(0, i * 4),
+                                                     WORK_REF(0, GATES_OFFSET + 32768 + i * 4)}});
+    }
+    while (state_of(PRIORITY_URGENT, index) < RESULT_ISSUED) {
+        usleep(100);
+    }
+    return memory;
+}
+
+static struct work_entry affine_entry(uint32_t i)
+{
+    return (struct work_entry){
+        .job_slot = 1,
+        .n_records = 1,
+        .ref = {WORK_REF(0, IN_OFFSET + i * 4), WORK_REF(0, OUT_OFFSET + i * 4)},
+        .tag = i};
+}
+
+/*
+ * More bulk than the device takes, then normal, then urgent, all before the one thread goes on: it
+ * does urgent, normal, bulk.  What the device had no room for had stayed in the queue.
+ */
+static void test_urgent_overtakes(void)
+{
+    enum { N_BULK = 200, N_NORMAL = 5, N_URGENT = 5, N_ALL = N_BULK + N_NORMAL + N_URGENT };
+    static struct front_answer answers[N_ALL + 1];
+    uint32_t *memory = start_with_closed_gates();
+    uint32_t last_urgent = 0, n_left = 0;
+
+    for (uint32_t i = 0; i < N_ALL; i++) {
+        enum priority priority = i < N_BULK              ? PRIORITY_BULK
+                                 : i < N_BULK + N_NORMAL ? PRIORITY_NORMAL
+                                                         : PRIORITY_URGENT;
+        memory[IN_OFFSET / 4 + i] = (uint32_t)random_u64();
+        last_urgent = front_submit(&front, priority, affine_entry(i));
+    }
+    while (state_of(PRIORITY_URGENT, last_urgent) < RESULT_ISSUED) {
+        usleep(100);
+    }
+    for (uint32_t i = 0; i < N_BULK; i++) {
+        n_left += state_of(PRIORITY_BULK, i) == RESULT_EMPTY;
+    }
+    CHECK_GT(n_left, 0);
+    open_gate(memory, 0);
+    front_await(&front, answers, N_ALL + 1);
+    for (uint32_t i = 0; i < N_ALL; i++) {
+        enum priority expected = i < N_URGENT              ? PRIORITY_URGENT
+                                 : i < N_URGENT + N_NORMAL ? PRIORITY_NORMAL
+                                                           : PRIORITY_BULK;
+        uint32_t at = (uint32_t)answers[i + 1].entry.tag;
+
+        CHECK_EQ(answers[i + 1].result.status, STATUS_OK);
+        CHECK_EQ(answers[i + 1].priority, expected);
+        CHECK_EQ(memory[OUT_OFFSET / 4 + at], memory[IN_OFFSET / 4 + at] * 3);
+    }
+}
+
+/* Is every one of the worker's threads asleep, several times in a row? */
+static bool all_sleep(void)
+{
+    for (int i = 0; i < 10; i++) {
+        char command[128];
+
+        snprintf(command, sizeof(command), "grep -qs '^State:.[RD]' /proc/%d/task/*/status",
+                 front.pid);
+        if (system(command) == 0) {
+            return false;
+        }
+        usleep(1000);
+    }
+    return true;
+}
+
+/* Neither idleness nor bulk that has no room keeps a thread busy; if one spun, this would not end.
+ */
+static void test_waiting_is_sleeping(void)
+{
+    static struct front_answer answers[201];
+    uint32_t *memory = start_with_closed_gates();
+
+    while (!all_sleep()) {
+        continue;
+    }
+    for (uint32_t i = 0; i < 200; i++) {
+        front_submit(&front, PRIORITY_BULK, affine_entry(i));
+    }
+    while (!all_sleep()) {
+        continue;
+    }
+    open_gate(memory, 0);
+    front_await(&front, answers, 201);
+}
+
+static void test_ping_while_all_threads_compute(void)
+{
+    start_with_closed_gates();
+    front_ping(&front);
+    front_ping(&front);
+}
+
+static void test_many_small_entries(void)
+{
+    enum { N_ENTRIES = 100000, N_PLACES = 200 };
+    static struct front_answer answers[N_PLACES];
+    uint32_t *memory, n_done = 0;
+
+    front_start_ready(&front, FAKE, UINT32_MAX - 1000);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    while (n_done < N_ENTRIES) {
+        for (uint32_t i = 0; i < N_PLACES; i++) {
+            memory[IN_OFFSET / 4 + i] = (uint32_t)random_u64();
+            memory[OUT_OFFSET / 4 + i] = 0xa5a5a5a5u;
+            front_submit(&front, random_u64() % PRIORITY_COUNT, affine_entry(i));
+        }
+        if (random_u64() % 16 == 0) {
+            front_ping(&front);
+        }
+        front_await(&front, answers, N_PLACES);
+        for (uint32_t i = 0; i < N_PLACES; i++) {
+            CHECK_EQ(memory[OUT_OFFSET / 4 + i], memory[IN_OFFSET / 4 + i] * 3);
+        }
+        n_done += N_PLACES;
+    }
+}
+
+/* ---- entries that are wrong ---------------------------------------------------------------- */
+
+#define SLOT_NO_OP 7 /* a job whose op does not exist */
+#define SLOT_WIDTH 2
+#define SLOT_CHAIN 3
+#define LAST       (SEGMENT_SIZE - 4)
+
+static const struct bad_entry {
+    const char *what;
+    enum status status;
+    struct work_entry entry;
+} bad_entries[] = {
+    {"no such job slot", STATUS_INTERNAL, {.job_slot = FRONT_JOBS, .n_records = 1}},
+    {"job slot far off", STATUS_INTERNAL, {.job_slot = UINT32_MAX, .n_records = 1}},
+    {"no such op", STATUS_INTERNAL, {.job_slot = SLOT_NO_OP, .n_records = 1}},
+    {"no such kind", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = 4}},
+    {"kind far off", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = UINT16_MAX}},
+    {"flags", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .flags = 1}},
+    {"leaves of a map op", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = WORK_LEAVES}},
+    {"merge of a map op", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = WORK_MERGE}},
+    {"map of a reduce op", STATUS_INTERNAL, {.job_slot = SLOT_CHAIN, .n_records = 1}},
+    {"no records", STATUS_RANGE, {.job_slot = 1, .ref = {0, 4096}}},
+    {"no such segment", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {WORK_REF(1, 0), 64}}},
+    {"no input", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {WORK_REF_NONE, 64}}},
+    {"no output", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {0, WORK_REF_NONE}}},
+    {"input ends one record late", STATUS_RANGE, {.job_slot = 1, .n_records = 2, .ref = {LAST, 0}}},
+    {"output ends one record late",
+     STATUS_RANGE,
+     {.job_slot = 1, .n_records = 2, .ref = {0, LAST}}},
+    {"input begins at the end", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {1 << 20, 0}}},
+    {"input far off", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {(1ull << 48) - 4, 0}}},
+    {"all records there can be",
+     STATUS_RANGE,
+     {.job_slot = 1, .n_records = UINT32_MAX, .ref = {0, 4096}}},
+    {"input not aligned", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {2, 4096}}},
+    {"output not aligned", STATUS_RANGE, {.job_slot = 1, .n_records = 1, .ref = {0, 4098}}},
+    {"tail of an op without",
+     STATUS_RANGE,
+     {.job_slot = 1, .n_records = 1, .ref = {0, 4096}, .tail_size = 1}},
+    {"tail as long as a record",
+     STATUS_RANGE,
+     {.job_slot = SLOT_WIDTH, .n_records = 1, .ref = {0, 4096}, .tail_size = FAKE_BLOCK}},
+    {"tail far off",
+     STATUS_RANGE,
+     {.job_slot = SLOT_WIDTH, .n_records = 1, .ref = {0, 4096}, .tail_size = UINT32_MAX}},
+    {"partials end late",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN,
+      .n_records = FAKE_LEAF + 1,
+      .kind = WORK_LEAVES,
+      .ref = {0, SEGMENT_SIZE - sizeof(struct fake_partial)}}},
+    {"partials not aligned",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN, .n_records = 1, .kind = WORK_LEAVES, .ref = {0, 4100}}},
+    {"merge onto its own fold",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN, .n_records = 1, .kind = WORK_MERGE, .ref = {64, 0, 72}}},
+    {"merge of partials that are not there",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN,
+      .n_records = 1,
+      .kind = WORK_MERGE,
+      .ref = {WORK_REF_NONE, WORK_REF_NONE, 64}}},
+    {"merge into nowhere",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN, .kind = WORK_MERGE, .ref = {WORK_REF_NONE, 0, WORK_REF_NONE}}},
+    {"merge with a tail",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN,
+      .n_records = 1,
+      .kind = WORK_MERGE,
+      .ref = {0, 64, 128},
+      .tail_size = 1}},
+    {"finish of two folds",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN, .n_records = 2, .kind = WORK_FINISH, .ref = {0, 64}}},
+    {"finish of no fold",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN, .n_records = 1, .kind = WORK_FINISH, .ref = {WORK_REF_NONE, 64}}},
+};
+
+/* Each is answered with its status, writes nothing, and the good one after it runs. */
+static void test_bad_entries(void)
+{
+    static uint8_t before[SEGMENT_SIZE];
+    uint32_t *memory;
+
+    front_start_ready(&front, FAKE, 0);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    front_set_job(&front, SLOT_WIDTH, FAKE_WIDTH, NULL, 0);
+    front_set_job(&front, SLOT_CHAIN, FAKE_CHAIN, NULL, 0);
+    front_set_job(&front, SLOT_NO_OP, FAKE_COUNT, NULL, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    for (uint32_t i = 0; i < ARRAY_SIZE(bad_entries); i++) {
+        struct work_result result;
+
+        printf("# %s\n", bad_entries[i].what);
+        memcpy(before, memory, SEGMENT_SIZE);
+        result = front_run(&front, i % PRIORITY_COUNT, bad_entries[i].entry);
+        CHECK_EQ(result.status, bad_entries[i].status);
+        CHECK_MEM(memory, before, SEGMENT_SIZE);
+        memory[IN_OFFSET / 4 + i] = 1000 + i;
+        result = front_run(&front, i % PRIORITY_COUNT, affine_entry(i));
+        CHECK_EQ(result.status, STATUS_OK);
+        CHECK_EQ(memory[OUT_OFFSET / 4 + i], 3000 + 3 * i);
+    }
+}
+
+/* The last bytes of a segment are as good as the first, and a short tail needs only its own. */
+static void test_entries_that_just_fit(void)
+{
+    struct work_result result;
+    uint32_t *memory;
+
+    front_start_ready(&front, FAKE, 0);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    front_set_job(&front, SLOT_WIDTH, FAKE_WIDTH, NULL, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    memory[0] = 5;
+    result = front_run(&front, PRIORITY_NORMAL,
+                       (struct work_entry){.job_slot = 1, .n_records = 1, .ref = {0, LAST}});
+    CHECK_EQ(result.status, STATUS_OK);
+    CHECK_EQ(memory[LAST / 4], 15);
+    result = front_run(&front, PRIORITY_NORMAL,
+                       (struct work_entry){.job_slot = SLOT_WIDTH,
+                                           .n_records = 2,
+                                           .ref = {SEGMENT_SIZE - FAKE_BLOCK - 3, 0},
+                                           .tail_size = 3});
+    CHECK_EQ(result.status, STATUS_OK);
+    CHECK_EQ(memory[0] >> 16, FAKE_BLOCK);
+    CHECK_EQ(memory[1] >> 16, 3);
+}
+
+static void test_a_dropped_segment_is_gone(void)
+{
+    struct work_result result;
+    uint32_t *memory;
+
+    front_start_ready(&front, FAKE, 0);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    front_add_segment(&front, 0, SEGMENT_SIZE);
+    front_drop_segment(&front, 0);
+    result = front_run(&front, PRIORITY_NORMAL, affine_entry(0));
+    CHECK_EQ(result.status, STATUS_RANGE);
+    shm_unmap(front.segments[0].base, front.segments[0].size);
+    memory = front_add_segment(&front, 0, 2 * SEGMENT_SIZE);
+    memory[IN_OFFSET / 4] = 9;
+    result = front_run(&front, PRIORITY_NORMAL, affine_entry(0));
+    CHECK_EQ(result.status, STATUS_OK);
+    CHECK_EQ(memory[OUT_OFFSET / 4], 27);
+}
+
+CHECK_MAIN(CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
+           CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
+           CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
+           CHECK_TEST(test_a_dropped_segment_is_gone))
