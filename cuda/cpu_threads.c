@@ -137,6 +137,7 @@ static struct work_result run_table(const struct table *table)
     run_kinds[table->works[0].kind](table);
     common.end_ns = now_ns();
     common.device_ns = (thread_cpu_ns() - cpu_ns) / table->n;
+    common.compute_ns = (common.end_ns - common.start_ns) / table->n;
     return common;
 }
 
@@ -202,7 +203,7 @@ static void finish_one(struct cpu_threads *threads, const struct device_work *wo
     finished->completion.result = *common;
     finished->completion.result.issue_ns = work->issue_ns;
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        finished->completion.result.out_size[i] = work->out[i].size;
+        finished->completion.result.out_size[i] = (uint32_t)work->out[i].size;
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "proto/util.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,9 +71,8 @@ int cuda_check(cudaError_t error, const char *call, const char *file, int line,
     }
     cudaGetLastError();
     ret_trouble->error = error;
-    return fail(&ret_trouble->failure, meaning_of(error)->status, NULL, "%s (%s) from %s at %s:%d",
-                cudaGetErrorName(error), cudaGetErrorString(error), call,
-                slash != NULL ? slash + 1 : file, line);
+    return fail(&ret_trouble->failure, meaning_of(error)->status, NULL, "%s: %s (%d) at %s:%d",
+                call, cudaGetErrorName(error), (int)error, slash != NULL ? slash + 1 : file, line);
 }
 
 int cuda_trouble(struct cuda_trouble *ret_trouble, enum status status, const char *format, ...)
@@ -85,6 +85,19 @@ int cuda_trouble(struct cuda_trouble *ret_trouble, enum status status, const cha
     va_end(arguments);
     ret_trouble->error = cudaSuccess;
     return fail(&ret_trouble->failure, status, NULL, "%s", message);
+}
+
+int cuda_explain_memory(int error, uint64_t wanted, struct cuda_trouble *trouble)
+{
+    char *message = trouble->failure.message;
+    size_t length = strlen(message), n_free = 0, n_all = 0;
+    struct cuda_trouble second;
+
+    if (error == -STATUS_NO_MEMORY && CUDA_CHECK(cudaMemGetInfo(&n_free, &n_all), &second) == 0) {
+        snprintf(message + length, sizeof(trouble->failure.message) - length,
+                 "; %" PRIu64 " bytes wanted, %zu of %zu free", wanted, n_free, n_all);
+    }
+    return error;
 }
 
 bool cuda_is_fatal(const struct cuda_trouble *trouble)

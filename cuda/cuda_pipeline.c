@@ -22,6 +22,7 @@
 #include "proto/util.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Works of each priority that are waiting or in flight; past it they stay in the front end's queue,
@@ -56,6 +57,18 @@ static void lose(struct cuda_pipeline *pipeline, const struct cuda_trouble *trou
     if (!pipeline->is_lost) {
         pipeline->is_lost = true;
         pipeline->loss = trouble->failure;
+    }
+}
+
+/* It is the status of all its works, or the end of the pipeline. */
+static void note_trouble(struct cuda_pipeline *pipeline, struct cuda_slot *slot,
+                         const struct cuda_trouble *trouble)
+{
+    slot->common.status = (int32_t)trouble->failure.status;
+    snprintf(slot->error.text, sizeof(slot->error.text), "%.*s", (int)sizeof(slot->error.text) - 1,
+             trouble->failure.message);
+    if (cuda_is_fatal(trouble)) {
+        lose(pipeline, trouble);
     }
 }
 
@@ -104,6 +117,7 @@ static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct 
         slot->works[slot->n_works++] = *work;
         slot->n_records += work->n_records;
         slot->used += bytes_of(work);
+        slot->is_timed |= work->is_timed;
         fifo->head = (fifo->head + 1) % DEPTH;
         fifo->n--;
     }
@@ -201,27 +215,54 @@ static int copy_out(const struct cuda_slot *slot, cudaStream_t stream,
     return error;
 }
 
+/*
+ * The stages' events stand between operations, where they may keep launches from overlapping: only
+ * where timing is asked for.
+ */
+static int mark(const struct cuda_slot *slot, uint32_t i, cudaStream_t stream,
+                struct cuda_trouble *ret_trouble)
+{
+    return slot->is_timed ? CUDA_CHECK(cudaEventRecord(slot->stages[i], stream), ret_trouble) : 0;
+}
+
+/* Copy-in, kernel, copy-out, each between two marks. */
+static int issue_stages(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
+                        cudaStream_t stream, struct cuda_trouble *ret_trouble)
+{
+    uint64_t largest = write_table(slot);
+    int error = mark(slot, CUDA_COPY_IN, stream, ret_trouble);
+
+    if (error == 0) {
+        error = copy_in(slot, stream, ret_trouble);
+    }
+    if (error == 0) {
+        error = mark(slot, CUDA_COMPUTE, stream, ret_trouble);
+    }
+    if (error == 0) {
+        error = compute(pipeline, slot, largest, stream, ret_trouble);
+    }
+    if (error == 0) {
+        error = mark(slot, CUDA_COPY_OUT, stream, ret_trouble);
+    }
+    if (error == 0) {
+        error = copy_out(slot, stream, ret_trouble);
+    }
+    return error == 0 ? mark(slot, CUDA_STAGES, stream, ret_trouble) : error;
+}
+
 /* Everything between the slot's first operation and its event. */
 static int issue_operations(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
                             cudaStream_t stream, struct cuda_trouble *ret_trouble)
 {
-    uint64_t largest;
     int error = 0;
 
     if (slot->used > CUDA_SLOT_SIZE - CUDA_HEADER_SIZE) {
         error = CUDA_CHECK(cudaMallocAsync(&slot->large, slot->used, stream), ret_trouble);
     }
     if (error < 0) {
-        return error;
+        return cuda_explain_memory(error, slot->used, ret_trouble);
     }
-    largest = write_table(slot);
-    error = copy_in(slot, stream, ret_trouble);
-    if (error == 0) {
-        error = compute(pipeline, slot, largest, stream, ret_trouble);
-    }
-    if (error == 0) {
-        error = copy_out(slot, stream, ret_trouble);
-    }
+    error = issue_stages(pipeline, slot, stream, ret_trouble);
     if (slot->large != NULL) {
         struct cuda_trouble second;
         int free_error = CUDA_CHECK(cudaFreeAsync(slot->large, stream), &second);
@@ -242,11 +283,7 @@ static void issue_slot(struct cuda_pipeline *pipeline, enum priority priority,
 
     slot->common.start_ns = now_ns();
     if (issue_operations(pipeline, slot, stream->handle, &trouble) < 0) {
-        slot->common.status = (int32_t)trouble.failure.status;
-        slot->common.detail = (uint64_t)trouble.error;
-        if (cuda_is_fatal(&trouble)) {
-            lose(pipeline, &trouble);
-        }
+        note_trouble(pipeline, slot, &trouble);
     }
     if (CUDA_CHECK(cudaEventRecord(slot->event, stream->handle), &trouble) < 0) {
         lose(pipeline, &trouble); /* nobody could say when the slot is free again */
@@ -293,6 +330,27 @@ void cuda_pipeline_issue(struct cuda_pipeline *pipeline, const struct device_wor
 
 /* ---- polling ------------------------------------------------------------------------------- */
 
+/* How long the stages took, as the device saw it; nothing of a launch that went wrong. */
+static int measure_stages(struct cuda_slot *slot, struct cuda_trouble *ret_trouble)
+{
+    uint64_t took_ns[CUDA_STAGES];
+    int error = 0;
+
+    for (uint32_t i = 0; i < CUDA_STAGES && error == 0; i++) {
+        float ms = 0;
+
+        error = CUDA_CHECK(cudaEventElapsedTime(&ms, slot->stages[i], slot->stages[i + 1]),
+                           ret_trouble);
+        took_ns[i] = (uint64_t)((double)ms * 1e6) / slot->n_works;
+    }
+    if (error == 0) {
+        slot->common.in_ns = (uint32_t)MIN(took_ns[CUDA_COPY_IN], (uint64_t)UINT32_MAX);
+        slot->common.compute_ns = took_ns[CUDA_COMPUTE];
+        slot->common.out_ns = (uint32_t)MIN(took_ns[CUDA_COPY_OUT], (uint64_t)UINT32_MAX);
+    }
+    return error;
+}
+
 /* Is the launch done?  Says no of a lost pipeline. */
 static bool is_done(struct cuda_pipeline *pipeline, struct cuda_slot *slot)
 {
@@ -314,7 +372,10 @@ static bool is_done(struct cuda_pipeline *pipeline, struct cuda_slot *slot)
     slot->common.device_ns =
         (slot->common.end_ns - MAX(slot->common.start_ns, pipeline->end_ns)) / slot->n_works;
     pipeline->end_ns = slot->common.end_ns;
-    return true;
+    if (slot->is_timed && slot->common.status == STATUS_OK && measure_stages(slot, &trouble) < 0) {
+        note_trouble(pipeline, slot, &trouble);
+    }
+    return !pipeline->is_lost;
 }
 
 static struct device_completion completion_of(const struct cuda_slot *slot,
@@ -324,7 +385,10 @@ static struct device_completion completion_of(const struct cuda_slot *slot,
 
     completion.result.issue_ns = work->issue_ns;
     for (uint32_t i = 0; i < LIMIT_OUT && slot->common.status == STATUS_OK; i++) {
-        completion.result.out_size[i] = work->out[i].size;
+        completion.result.out_size[i] = (uint32_t)work->out[i].size;
+    }
+    if (slot->common.status != STATUS_OK) {
+        completion.error = slot->error;
     }
     return completion;
 }

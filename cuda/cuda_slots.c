@@ -15,6 +15,9 @@ static int allocate_slot(struct cuda_slot *slot, struct cuda_trouble *ret_troubl
     int error =
         CUDA_CHECK(cudaEventCreateWithFlags(&slot->event, cudaEventDisableTiming), ret_trouble);
 
+    for (uint32_t i = 0; i < ARRAY_SIZE(slot->stages) && error == 0; i++) {
+        error = CUDA_CHECK(cudaEventCreate(&slot->stages[i]), ret_trouble);
+    }
     if (error == 0) {
         error = CUDA_CHECK(cudaMalloc(&memory, CUDA_SLOT_SIZE), ret_trouble);
         slot->memory = memory;
@@ -72,16 +75,29 @@ int cuda_slots_create(struct cuda_slots **ret_slots, struct cuda_trouble *ret_tr
     return 0;
 }
 
+static void destroy_event(cudaEvent_t event)
+{
+    if (event != NULL) {
+        cudaEventDestroy(event);
+    }
+}
+
+static void free_slot(struct cuda_slot *slot)
+{
+    destroy_event(slot->event);
+    for (uint32_t i = 0; i < ARRAY_SIZE(slot->stages); i++) {
+        destroy_event(slot->stages[i]);
+    }
+    cudaFree(slot->memory);
+}
+
 void cuda_slots_destroy(struct cuda_slots *slots)
 {
     if (slots == NULL) {
         return;
     }
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all); i++) {
-        if (slots->all[i].event != NULL) {
-            cudaEventDestroy(slots->all[i].event);
-        }
-        cudaFree(slots->all[i].memory);
+        free_slot(&slots->all[i]);
     }
     cudaFreeHost(slots->headers);
     free(slots);
@@ -97,6 +113,7 @@ struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priori
         slot->large = NULL;
         slot->n_works = 0;
         slot->n_answered = 0;
+        slot->is_timed = false;
         slot->n_records = 0;
         slot->used = 0;
         memset(&slot->common, 0, sizeof(slot->common));

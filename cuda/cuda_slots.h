@@ -27,17 +27,23 @@ struct cuda_header {
 #define CUDA_HEADER_SIZE 4096u
 _Static_assert(sizeof(struct cuda_header) <= CUDA_HEADER_SIZE, "the header has a page");
 
+/* Where in a launch a slot's timing events stand: stage i lasts from event i to event i + 1. */
+enum cuda_stage { CUDA_COPY_IN, CUDA_COMPUTE, CUDA_COPY_OUT, CUDA_STAGES };
+
 struct cuda_slot {
     struct cuda_slot *next; /* of the free ones; else the one issued behind it to its stream */
     struct cuda_header *header;
     char *memory;      /* on the device: header, then arrays */
     void *large;       /* from the device's pool, for arrays that do not fit; else NULL */
     cudaEvent_t event; /* behind the last operation of this launch */
+    cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */
+    bool is_timed;
     uint32_t n_works;
     uint32_t n_answered;
     uint64_t n_records;
     uint64_t used;             /* bytes of memory that arrays take, from CUDA_HEADER_SIZE on */
     struct work_result common; /* what the results of all works have in common */
+    struct work_error error;   /* and why their status is not OK */
     struct device_work works[CUDA_TABLE];
 };
 

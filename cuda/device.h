@@ -24,6 +24,7 @@
 #include "proto/status.h"
 #include "proto/worker_abi.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,7 @@ struct device_work {
     uint32_t op; /* its index in op_codes[] */
     enum work_kind kind;
     enum priority priority;
+    bool is_timed; /* WORK_TIMED: the result tells how long each stage took */
     uint32_t n_records;
     uint32_t tail_size;
     struct device_array in[LIMIT_IN];
@@ -60,6 +62,7 @@ struct device_work {
 struct device_completion {
     uint64_t cookie;
     struct work_result result; /* all but its state */
+    struct work_error error;   /* why its status is not OK; else anything */
 };
 
 struct device_backend {

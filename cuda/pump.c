@@ -68,11 +68,15 @@ static void publish_done(struct pump *pump)
     }
 }
 
+/* error says why, if the result is not OK. */
 static void answer(struct pump *pump, enum priority priority, uint32_t index,
-                   const struct work_result *result)
+                   const struct work_result *result, const char *error)
 {
     struct done_entry *done = &pump->done;
 
+    if (result->status != STATUS_OK) {
+        queue_result_error(pump->parts.queue, priority, index, error);
+    }
     queue_result_done(pump->parts.queue, priority, index, result);
     if (done->queue != priority || done->first + done->count != index) {
         put_done(pump);
@@ -94,9 +98,10 @@ static uint32_t answer_completions(struct pump *pump)
         return 0;
     }
     for (int i = 0; i < n; i++) {
-        uint64_t cookie = pump->completions[i].cookie;
+        const struct device_completion *completion = &pump->completions[i];
 
-        answer(pump, (enum priority)(cookie >> 32), (uint32_t)cookie, &pump->completions[i].result);
+        answer(pump, (enum priority)(completion->cookie >> 32), (uint32_t)completion->cookie,
+               &completion->result, completion->error.text);
     }
     if (n > 0) {
         publish_done(pump);
@@ -114,21 +119,22 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
 
     for (uint32_t i = 0; i < n; i++) {
         struct device_work *work = &pump->works[n_good];
-        enum status status =
-            resolve_entry(&pump->entries[i], &pump->parts.jobs, pump->parts.segments, work);
+        struct failure failure;
+        int error = resolve_entry(&pump->entries[i], &pump->parts.jobs, pump->parts.segments, work,
+                                  &failure);
 
-        if (status == STATUS_OK) {
+        if (error == 0) {
             work->cookie = cookie_of(priority, pump->indices[i]);
             work->issue_ns = issue_ns;
             work->priority = priority;
             queue_result_issued(pump->parts.queue, priority, pump->indices[i], issue_ns);
             n_good++;
         } else {
-            const struct work_result result = {.status = (int32_t)status,
+            const struct work_result result = {.status = (int32_t)failure.status,
                                                .issue_ns = issue_ns,
                                                .start_ns = issue_ns,
                                                .end_ns = issue_ns};
-            answer(pump, priority, pump->indices[i], &result);
+            answer(pump, priority, pump->indices[i], &result, failure.message);
         }
     }
     if (n_good > 0) {

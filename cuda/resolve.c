@@ -9,52 +9,65 @@
 
 #include "proto/util.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 struct resolver {
     const struct work_entry *entry;
     struct segments *segments;
     struct device_work *work;
+    struct failure *failure; /* filled before an error is returned */
     const struct manifest_op *op;
     uint32_t n_refs; /* taken so far */
 };
 
 /* The entry's next ref as an array of size bytes, its elements alignment bytes each. */
-static enum status take_array(struct resolver *resolver, uint64_t size, uint32_t alignment,
-                              struct device_array *ret_array)
+static int take_array(struct resolver *resolver, uint64_t size, uint32_t alignment,
+                      struct device_array *ret_array)
 {
     struct device_array array = {.size = size};
-    work_ref ref;
+    uint32_t at = resolver->n_refs;
 
-    if (resolver->n_refs == ARRAY_SIZE(resolver->entry->ref)) {
-        return STATUS_INTERNAL;
+    if (at == ARRAY_SIZE(resolver->entry->ref)) {
+        return fail(resolver->failure, STATUS_INTERNAL, NULL, "it has more arrays than refs");
     }
-    ref = resolver->entry->ref[resolver->n_refs++];
-    array.segment = WORK_REF_SEGMENT(ref);
-    array.offset = WORK_REF_OFFSET(ref);
+    if (size > UINT32_MAX) {
+        return fail(resolver->failure, STATUS_RANGE, NULL, "ref %u: %" PRIu64 " bytes are too many",
+                    at, size);
+    }
+    resolver->n_refs++;
+    array.segment = WORK_REF_SEGMENT(resolver->entry->ref[at]);
+    array.offset = WORK_REF_OFFSET(resolver->entry->ref[at]);
     array.base = segments_find(resolver->segments, array.segment, array.offset, size);
-    if (array.base == NULL || array.offset % alignment != 0) {
-        return STATUS_RANGE;
+    if (array.base == NULL) {
+        return fail(resolver->failure, STATUS_RANGE, NULL,
+                    "ref %u: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, at,
+                    array.segment, size, array.offset);
+    }
+    if (array.offset % alignment != 0) {
+        return fail(resolver->failure, STATUS_RANGE, NULL,
+                    "ref %u: offset %" PRIu64 " is no multiple of its elements' %u bytes", at,
+                    array.offset, alignment);
     }
     *ret_array = array;
-    return STATUS_OK;
+    return 0;
 }
 
 /* n records of the op's array, the last of them tail_size bytes if that is not 0. */
-static enum status take_records(struct resolver *resolver, const struct manifest_array *array,
-                                uint32_t n_records, uint32_t tail_size,
-                                struct device_array *ret_array)
+static int take_records(struct resolver *resolver, const struct manifest_array *array,
+                        uint32_t n_records, uint32_t tail_size, struct device_array *ret_array)
 {
-    struct failure failure;
     uint64_t size;
     uint32_t record_size;
 
-    if (manifest_record_size(resolver->op, array, resolver->work->params, &record_size, &failure) <
-        0) {
-        return STATUS_RANGE;
+    if (manifest_record_size(resolver->op, array, resolver->work->params, &record_size,
+                             resolver->failure) < 0) {
+        resolver->failure->status = STATUS_RANGE;
+        return -STATUS_RANGE;
     }
     if (tail_size >= record_size) {
-        return STATUS_RANGE;
+        return fail(resolver->failure, STATUS_RANGE, NULL,
+                    "a tail of %u bytes is no part of a record of %u", tail_size, record_size);
     }
     size = (uint64_t)n_records * record_size;
     if (tail_size > 0) {
@@ -63,55 +76,54 @@ static enum status take_records(struct resolver *resolver, const struct manifest
     return take_array(resolver, size, dtype_size(array->dtype), ret_array);
 }
 
-static enum status take_inputs(struct resolver *resolver)
+static int take_inputs(struct resolver *resolver)
 {
     const struct work_entry *entry = resolver->entry;
-    enum status status = STATUS_OK;
+    int error = 0;
 
     if (entry->n_records == 0) {
-        return STATUS_RANGE;
+        return fail(resolver->failure, STATUS_RANGE, NULL, "it has no records");
     }
     if (entry->tail_size > 0 && (resolver->op->tails & TAIL_BIT(TAIL_SHORT)) == 0) {
-        return STATUS_RANGE;
+        return fail(resolver->failure, STATUS_RANGE, NULL, "op %s takes no tail",
+                    resolver->op->name);
     }
-    for (uint32_t i = 0; i < resolver->op->n_in && status == STATUS_OK; i++) {
-        status = take_records(resolver, &resolver->op->in[i], entry->n_records,
-                              i == 0 ? entry->tail_size : 0, &resolver->work->in[i]);
+    for (uint32_t i = 0; i < resolver->op->n_in && error == 0; i++) {
+        error = take_records(resolver, &resolver->op->in[i], entry->n_records,
+                             i == 0 ? entry->tail_size : 0, &resolver->work->in[i]);
     }
-    return status;
+    return error;
 }
 
-static enum status take_outputs(struct resolver *resolver, uint32_t n_records)
+static int take_outputs(struct resolver *resolver, uint32_t n_records)
 {
-    enum status status = STATUS_OK;
+    int error = 0;
 
-    for (uint32_t i = 0; i < resolver->op->n_out && status == STATUS_OK; i++) {
-        status =
+    for (uint32_t i = 0; i < resolver->op->n_out && error == 0; i++) {
+        error =
             take_records(resolver, &resolver->op->out[i], n_records, 0, &resolver->work->out[i]);
     }
-    return status;
+    return error;
 }
 
-static enum status take_partials(struct resolver *resolver, uint64_t n,
-                                 struct device_array *ret_array)
+static int take_partials(struct resolver *resolver, uint64_t n, struct device_array *ret_array)
 {
     return take_array(resolver, n * resolver->op->partial_size, sizeof(uint64_t), ret_array);
 }
 
-static enum status resolve_map(struct resolver *resolver)
+static int resolve_map(struct resolver *resolver)
 {
-    enum status status = take_inputs(resolver);
+    int error = take_inputs(resolver);
 
-    return status == STATUS_OK ? take_outputs(resolver, resolver->entry->n_records) : status;
+    return error == 0 ? take_outputs(resolver, resolver->entry->n_records) : error;
 }
 
-static enum status resolve_leaves(struct resolver *resolver)
+static int resolve_leaves(struct resolver *resolver)
 {
     uint64_t n_leaves = div_round_up(resolver->entry->n_records, resolver->op->leaf);
-    enum status status = take_inputs(resolver);
+    int error = take_inputs(resolver);
 
-    return status == STATUS_OK ? take_partials(resolver, n_leaves, &resolver->work->out[0])
-                               : status;
+    return error == 0 ? take_partials(resolver, n_leaves, &resolver->work->out[0]) : error;
 }
 
 static bool overlap(const struct device_array *a, const struct device_array *b)
@@ -121,79 +133,106 @@ static bool overlap(const struct device_array *a, const struct device_array *b)
     return a_base < b_base + b->size && b_base < a_base + a->size;
 }
 
-static enum status resolve_merge(struct resolver *resolver)
+static int resolve_merge(struct resolver *resolver)
 {
     struct device_work *work = resolver->work;
     const work_ref *ref = resolver->entry->ref;
-    enum status status = STATUS_OK;
+    int error = 0;
 
     if (ref[0] == WORK_REF_NONE) {
         resolver->n_refs = 1;
     } else {
-        status = take_partials(resolver, 1, &work->in[0]);
+        error = take_partials(resolver, 1, &work->in[0]);
     }
-    if (status == STATUS_OK && resolver->entry->n_records == 0) {
+    if (error == 0 && resolver->entry->n_records == 0) {
         resolver->n_refs = 2;
-    } else if (status == STATUS_OK) {
-        status = take_partials(resolver, resolver->entry->n_records, &work->in[1]);
+    } else if (error == 0) {
+        error = take_partials(resolver, resolver->entry->n_records, &work->in[1]);
     }
-    if (status == STATUS_OK) {
-        status = take_partials(resolver, 1, &work->out[0]);
+    if (error == 0) {
+        error = take_partials(resolver, 1, &work->out[0]);
     }
-    if (status == STATUS_OK && work->in[0].base != NULL && overlap(&work->in[0], &work->out[0])) {
-        status = STATUS_RANGE; /* a fold that was lost half way could not be repeated */
+    if (error == 0 && work->in[0].base != NULL && overlap(&work->in[0], &work->out[0])) {
+        /* One that was lost half way could not be repeated. */
+        error = fail(resolver->failure, STATUS_RANGE, NULL, "it merges a fold onto itself");
     }
-    return status;
+    return error;
 }
 
-static enum status resolve_finish(struct resolver *resolver)
+static int resolve_finish(struct resolver *resolver)
 {
-    enum status status = resolver->entry->n_records == 1 ? STATUS_OK : STATUS_RANGE;
+    int error = 0;
 
-    if (status == STATUS_OK) {
-        status = take_partials(resolver, 1, &resolver->work->in[0]);
+    if (resolver->entry->n_records != 1) {
+        return fail(resolver->failure, STATUS_RANGE, NULL, "it finishes %u folds, not 1",
+                    resolver->entry->n_records);
     }
-    return status == STATUS_OK ? take_outputs(resolver, 1) : status;
+    error = take_partials(resolver, 1, &resolver->work->in[0]);
+    return error == 0 ? take_outputs(resolver, 1) : error;
 }
 
 static const struct kind {
+    const char *name;
     enum op_kind op_kind;
     bool has_tail;
-    enum status (*resolve)(struct resolver *resolver);
+    int (*resolve)(struct resolver *resolver);
 } kinds[] = {
-    [WORK_MAP] = {OP_MAP, true, resolve_map},
-    [WORK_LEAVES] = {OP_REDUCE, true, resolve_leaves},
-    [WORK_MERGE] = {OP_REDUCE, false, resolve_merge},
-    [WORK_FINISH] = {OP_REDUCE, false, resolve_finish},
+    [WORK_MAP] = {"MAP", OP_MAP, true, resolve_map},
+    [WORK_LEAVES] = {"LEAVES", OP_REDUCE, true, resolve_leaves},
+    [WORK_MERGE] = {"MERGE", OP_REDUCE, false, resolve_merge},
+    [WORK_FINISH] = {"FINISH", OP_REDUCE, false, resolve_finish},
 };
 
-enum status resolve_entry(const struct work_entry *entry, const struct job_table *jobs,
-                          struct segments *segments, struct device_work *ret_work)
+/* Nothing that the entry names may be looked up before. */
+static int check_names(const struct work_entry *entry, const struct job_table *jobs,
+                       struct failure *ret_failure)
 {
-    struct resolver resolver = {.entry = entry, .segments = segments, .work = ret_work};
+    if (entry->job_slot >= jobs->n_blocks) {
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "there is no job slot %u", entry->job_slot);
+    }
+    if (entry->kind >= ARRAY_SIZE(kinds)) {
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "there is no kind %u", entry->kind);
+    }
+    if ((entry->flags & ~WORK_TIMED) != 0) {
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "there are no flags %#x",
+                    entry->flags & ~WORK_TIMED);
+    }
+    return 0;
+}
+
+int resolve_entry(const struct work_entry *entry, const struct job_table *jobs,
+                  struct segments *segments, struct device_work *ret_work,
+                  struct failure *ret_failure)
+{
+    struct resolver resolver = {
+        .entry = entry, .segments = segments, .work = ret_work, .failure = ret_failure};
+    int error = check_names(entry, jobs, ret_failure);
+    const struct kind *kind;
     struct job_block block;
 
-    if (entry->job_slot >= jobs->n_blocks || entry->kind >= ARRAY_SIZE(kinds) ||
-        entry->flags != 0) {
-        return STATUS_INTERNAL;
+    if (error < 0) {
+        return error;
     }
     memcpy(&block, &jobs->blocks[entry->job_slot], sizeof(block));
     if (block.op >= n_op_codes) {
-        return STATUS_INTERNAL;
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "there is no op %u", block.op);
     }
     memset(ret_work, 0, sizeof(*ret_work));
     ret_work->code = op_codes[block.op];
     ret_work->op = block.op;
     ret_work->kind = entry->kind;
+    ret_work->is_timed = (entry->flags & WORK_TIMED) != 0;
     ret_work->n_records = entry->n_records;
     ret_work->tail_size = entry->tail_size;
     memcpy(ret_work->params, block.params, sizeof(ret_work->params));
     resolver.op = ret_work->code->manifest;
-    if (resolver.op->kind != kinds[entry->kind].op_kind) {
-        return STATUS_INTERNAL;
+    kind = &kinds[entry->kind];
+    if (resolver.op->kind != kind->op_kind) {
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "op %s is of no kind for %s",
+                    resolver.op->name, kind->name);
     }
-    if (entry->tail_size > 0 && !kinds[entry->kind].has_tail) {
-        return STATUS_RANGE;
+    if (entry->tail_size > 0 && !kind->has_tail) {
+        return fail(ret_failure, STATUS_RANGE, NULL, "a %s has no tail", kind->name);
     }
-    return kinds[entry->kind].resolve(&resolver);
+    return kind->resolve(&resolver);
 }

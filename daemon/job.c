@@ -331,7 +331,9 @@ void job_accept(struct job *job, struct push *push, uint64_t now_ns)
     push->has_failed = false;
     push->accepted_ns = now_ns;
     push->start_ns = 0;
-    push->end_ns = 0;
+    push->in_ns = 0;
+    push->compute_ns = 0;
+    push->out_ns = 0;
     job->server->stats.pushes_total++;
 }
 

@@ -133,9 +133,12 @@ struct chunk; /* one work entry of this job's at the device */
 bool job_has_work(struct job *job);
 /* Hand its next chunk to the worker.  0 or -EAGAIN (the worker takes no more now). */
 int job_issue(struct job *job);
-/* The chunk's answer, or its loss, arrived.  Frees the chunk; settles the job. */
-void job_chunk_done(struct chunk *chunk, const struct work_result *result);
-void job_chunk_lost(struct chunk *chunk);
+/*
+ * The chunk's answer, or its loss, arrived.  Frees the chunk; settles the job.  error and reason
+ * are the worker's words: why the result is not OK (or ""), and how it ended.
+ */
+void job_chunk_done(struct chunk *chunk, const struct work_result *result, const char *error);
+void job_chunk_lost(struct chunk *chunk, const char *reason);
 
 /* ---- job_answer.c --------------------------------------------------------------------------- */
 

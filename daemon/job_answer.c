@@ -86,8 +86,10 @@ static void describe_work(const struct job *job, const struct push *push,
     ret_by->has_timing = true;
     if (push->start_ns != 0) {
         ret_by->timing.queue_ns = push->start_ns - MIN(push->start_ns, push->accepted_ns);
-        ret_by->timing.compute_ns = push->end_ns - push->start_ns;
     }
+    ret_by->timing.in_ns = push->in_ns;
+    ret_by->timing.compute_ns = push->compute_ns;
+    ret_by->timing.out_ns = push->out_ns;
 }
 
 /* Pack the head of a push's answer and append its outputs. */

@@ -126,6 +126,7 @@ static int issue_records(struct job *job, struct push *push)
     struct work_entry entry = {
         .n_records = (uint32_t)n,
         .kind = shape->leaf != 0 ? WORK_LEAVES : WORK_MAP,
+        .flags = job->wants_timing ? WORK_TIMED : 0,
     };
 
     for (uint32_t array = 0; array < shape->n_arrays; array++) {
@@ -227,7 +228,9 @@ static void note_times(struct push *push, const struct work_result *result)
     if (push->start_ns == 0 || result->start_ns < push->start_ns) {
         push->start_ns = result->start_ns;
     }
-    push->end_ns = MAX(push->end_ns, result->end_ns);
+    push->in_ns += result->in_ns;
+    push->compute_ns += result->compute_ns;
+    push->out_ns += result->out_ns;
 }
 
 static void note_failure(struct job *job, struct push *push, const struct failure *failure)
@@ -261,24 +264,25 @@ static struct job *retire(struct chunk *chunk)
 }
 
 static void describe_failure(const struct job *job, const struct work_result *result,
-                             struct failure *ret_failure)
+                             const char *error, struct failure *ret_failure)
 {
     enum status status = result->status > 0 && result->status < STATUS_COUNT
                              ? (enum status)result->status
                              : STATUS_INTERNAL;
 
-    fail(ret_failure, status, NULL, "op %s failed on device %s (code %llu)", job->op->name,
-         worker_link_caps(job->server->link)->device, (unsigned long long)result->detail);
+    fail(ret_failure, status, NULL, "op %s on device %s: %s", job->op->name,
+         worker_link_caps(job->server->link)->device,
+         error[0] != '\0' ? error : "its worker does not say what went wrong");
 }
 
-void job_chunk_done(struct chunk *chunk, const struct work_result *result)
+void job_chunk_done(struct chunk *chunk, const struct work_result *result, const char *error)
 {
     struct job *job = retire(chunk);
     struct failure failure;
 
     job->server->stats.chunks_total++;
     if (result->state != RESULT_DONE || result->status != STATUS_OK) {
-        describe_failure(job, result, &failure);
+        describe_failure(job, result, error, &failure);
         note_failure(job, chunk->push, &failure);
     } else if (chunk->kind == WORK_MERGE) {
         note_merged(job, chunk->push);
@@ -291,15 +295,15 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result)
     job_settle(job);
 }
 
-void job_chunk_lost(struct chunk *chunk)
+void job_chunk_lost(struct chunk *chunk, const char *reason)
 {
     struct job *job = retire(chunk);
     struct failure failure;
 
     job->server->stats.chunks_lost++;
     fail(&failure, STATUS_DEVICE_LOST, NULL,
-         "the worker of device %s ended while it ran op %s; the work may be sent again",
-         worker_link_caps(job->server->link)->device, job->op->name);
+         "op %s was lost with the worker of device %s, and may be sent again: %s", job->op->name,
+         worker_link_caps(job->server->link)->device, reason);
     note_failure(job, chunk->push, &failure);
     free(chunk);
     job_settle(job);

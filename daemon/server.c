@@ -97,16 +97,17 @@ static void on_worker_hopeless(void *owner)
     stop_loop(owner, 1);
 }
 
-static void on_chunk_done(void *owner, void *chunk, const struct work_result *result)
+static void on_chunk_done(void *owner, void *chunk, const struct work_result *result,
+                          const char *error)
 {
     (void)owner;
-    job_chunk_done(chunk, result);
+    job_chunk_done(chunk, result, error);
 }
 
-static void on_chunk_lost(void *owner, void *chunk)
+static void on_chunk_lost(void *owner, void *chunk, const char *reason)
 {
     (void)owner;
-    job_chunk_lost(chunk);
+    job_chunk_lost(chunk, reason);
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */

@@ -46,6 +46,8 @@ struct worker {
     struct worker_caps caps;
     struct manifest_op *ops;
     bool has_unpublished[PRIORITY_COUNT];
+    bool is_silent;                             /* DYING and did not say why: its exit will */
+    char reason[208];                           /* why it is DYING, for people */
     void *chunks[PRIORITY_COUNT][WORK_ENTRIES]; /* what its places hold, by index */
     struct worker *next;                        /* the link's list of dying workers */
 };
@@ -66,6 +68,7 @@ struct worker_link {
 };
 
 static void restart(struct worker_link *link);
+static void read_control(struct worker *worker);
 
 /* ---- lives ---------------------------------------------------------------------------------- */
 
@@ -137,6 +140,7 @@ static void worker_condemn(struct worker *worker, const char *reason)
     }
     worker_kill(worker);
     worker->state = WORKER_DYING;
+    snprintf(worker->reason, sizeof(worker->reason), "%s", reason);
     worker->next = link->dying;
     link->dying = worker;
     link->current = NULL;
@@ -151,12 +155,16 @@ static void deliver_done(struct worker *worker, const struct done_entry *done)
         uint32_t index = done->first + i;
         struct work_entry entry;
         struct work_result result;
+        struct work_error error = {""};
 
         queue_work_read(worker->queue, done->queue, index, &entry, &result);
+        if (result.status != STATUS_OK) {
+            queue_error_read(worker->queue, done->queue, index, &error);
+        }
         void **place = &worker->chunks[done->queue][index % WORK_ENTRIES];
         void *chunk = STEAL(*place);
         queue_work_release(worker->queue, done->queue, index);
-        worker->link->config.on_done(worker->link->config.owner, chunk, &result);
+        worker->link->config.on_done(worker->link->config.owner, chunk, &result, error.text);
     }
 }
 
@@ -184,7 +192,7 @@ static void deliver_lost(struct worker *worker)
         for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
             if (worker->chunks[priority][i] != NULL) {
                 worker->link->config.on_lost(worker->link->config.owner,
-                                             STEAL(worker->chunks[priority][i]));
+                                             STEAL(worker->chunks[priority][i]), worker->reason);
             }
         }
     }
@@ -195,15 +203,21 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
     struct worker *worker = poll->data;
     struct worker_link *link = worker->link;
     siginfo_t end = {0};
+    char words[32];
 
     (void)status;
     (void)events;
     if (waitid(P_PIDFD, (id_t)worker->pid_fd, &end, WEXITED | WNOHANG) < 0 || end.si_pid == 0) {
         return;
     }
-    worker_condemn(worker, end.si_code == CLD_EXITED ? "it exited" : "it was killed");
-    log_info("worker %s (pid %d) ended: %s %d", worker->backend, (int)worker->pid,
+    snprintf(words, sizeof(words), "it ended with %s %d",
              end.si_code == CLD_EXITED ? "exit code" : "signal", end.si_status);
+    read_control(worker);
+    worker_condemn(worker, words);
+    log_info("worker %s (pid %d): %s", worker->backend, (int)worker->pid, words);
+    if (worker->is_silent) {
+        snprintf(worker->reason, sizeof(worker->reason), "%s", words);
+    }
     for (struct worker **at = &link->dying; *at != NULL; at = &(*at)->next) {
         if (*at == worker) {
             *at = worker->next;
@@ -234,6 +248,7 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
     channel_drain(worker->doorbell_fd, &is_closed);
     worker_link_poll(worker->link);
     if (is_closed) {
+        read_control(worker); /* why, if it said so: that was first, but may be seen second */
         worker_condemn(worker, "its doorbell ended");
     }
 }
@@ -387,12 +402,9 @@ static const char *handle_control(struct worker *worker, struct control_message 
     }
 }
 
-static void on_control(uv_poll_t *poll, int status, int events)
+/* Take what it has said, to its last words. */
+static void read_control(struct worker *worker)
 {
-    struct worker *worker = poll->data;
-
-    (void)status;
-    (void)events;
     while (worker->state != WORKER_DYING) {
         struct control_message message = {0};
         char reason[sizeof(message.fatal.message)];
@@ -405,6 +417,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
             return;
         }
         if (size == 0 || size == -ECONNRESET) { /* the latter if it left something unread */
+            worker->is_silent = true;
             problem = "its socket ended";
         } else if (size != sizeof(message)) {
             problem = "it sent a malformed control message";
@@ -415,6 +428,13 @@ static void on_control(uv_poll_t *poll, int status, int events)
             worker_condemn(worker, problem);
         }
     }
+}
+
+static void on_control(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    read_control(poll->data);
 }
 
 /* ---- starting ------------------------------------------------------------------------------- */
@@ -513,6 +533,9 @@ static void worker_end(struct worker *worker)
         worker_kill(worker);
     }
     while (waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR) {
+    }
+    if (worker->state != WORKER_DYING) {
+        snprintf(worker->reason, sizeof(worker->reason), "gpupiped stops");
     }
     deliver_lost(worker);
     worker_bury(worker);

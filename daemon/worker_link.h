@@ -46,10 +46,11 @@ struct worker_link_config {
     void (*on_down)(void *owner, const char *reason);
     /* And there will be none: the process that starts workers is gone. */
     void (*on_hopeless)(void *owner);
-    /* A chunk's answer; result is a copy. */
-    void (*on_done)(void *owner, void *chunk, const struct work_result *result);
-    /* A chunk died with its worker, which has exited. */
-    void (*on_lost)(void *owner, void *chunk);
+    /* A chunk's answer; result is a copy.  error: why it is not OK, in the worker's words, or "".
+     */
+    void (*on_done)(void *owner, void *chunk, const struct work_result *result, const char *error);
+    /* A chunk died with its worker, which has exited; reason is for people. */
+    void (*on_lost)(void *owner, void *chunk, const char *reason);
 };
 
 /* Starts the first worker.  A missing worker program fails here; later ones are retried. */

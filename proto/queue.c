@@ -6,12 +6,15 @@
  *     header                   magic, version, generation, first index, size    set once, by create
  *     front end's sleep line   is_sleeping
  *     worker's sleep line      is_sleeping
- *     for each priority:       tail line                      the front end writes, the worker
- * reads WORK_ENTRIES work entries      the front end writes, the worker reads WORK_ENTRIES result
- * slots      the worker writes, the front end reads done queue:              tail line the worker
- * writes, the front end reads head line                      the front end writes, the worker reads
- *                              DONE_ENTRIES done entries      the worker writes, the front end
- * reads
+ *     for each priority:
+ *         tail line                      the front end writes, the worker reads
+ *         WORK_ENTRIES work entries      the front end writes, the worker reads
+ *         WORK_ENTRIES result slots      the worker writes, the front end reads
+ *         WORK_ENTRIES errors            the worker writes, the front end reads
+ *     done queue:
+ *         tail line                      the worker writes, the front end reads
+ *         head line                      the front end writes, the worker reads
+ *         DONE_ENTRIES done entries      the worker writes, the front end reads
  *
  * Work queues have no shared head: a place is free again when the front end has released it, which
  * only the front end knows.  How far each side has read, which places are held and what was put
@@ -22,8 +25,9 @@
  * Ordering.  Contents travel by release and acquire: an entry's words are stored, then the tail
  * with release order; the reader loads the tail with acquire order, then the words.  A result slot
  * is one message of its own: words 1 to 7, then word 0, which holds state and status, with release
- * order.  All words are loaded and stored as relaxed atomics: whoever looks at a slot before it is
- * done races by design, and a hostile writer races always; each word is loaded exactly once.
+ * order; what explains a failure is stored before that and loaded after it.  All words are loaded
+ * and stored as relaxed atomics: whoever looks at a slot before it is done races by design, and a
+ * hostile writer races always; each word is loaded exactly once.
  *
  * Sleeping.  A sleeper stores is_sleeping, then loads the tails; a publisher stores the tail, then
  * loads is_sleeping.  Were either pair to be reordered (a store may pass a later load of another
@@ -41,11 +45,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define QUEUE_MAGIC   0x51505047u /* "GPPQ" */
-#define QUEUE_VERSION 1u
+#define QUEUE_VERSION 2u
 #define LINE_SIZE     64
 
 struct header {
@@ -66,6 +71,7 @@ struct work_queue {
     struct line tail;
     struct work_entry entries[WORK_ENTRIES];
     struct work_result results[WORK_ENTRIES];
+    struct work_error errors[WORK_ENTRIES];
 };
 
 struct done_queue {
@@ -127,7 +133,7 @@ static void store(uint32_t *shared, uint32_t value, int order)
     __atomic_store_n(shared, value, order);
 }
 
-/* Both structs are whole numbers of 8-byte words at 8-byte addresses. */
+/* All structs are whole numbers of 8-byte words at 8-byte addresses. */
 static void load_words(void *private, const void *shared, size_t size)
 {
     uint64_t word;
@@ -322,6 +328,14 @@ void queue_work_read(const struct queue *queue, enum priority priority, uint32_t
     *ret_entry = queue->producer[priority].entries[index % WORK_ENTRIES];
 }
 
+void queue_error_read(const struct queue *queue, enum priority priority, uint32_t index,
+                      struct work_error *ret_error)
+{
+    load_words(ret_error, &queue->shared->work[priority].errors[index % WORK_ENTRIES],
+               sizeof(*ret_error));
+    ret_error->text[sizeof(ret_error->text) - 1] = '\0';
+}
+
 bool queue_work_is_held(const struct queue *queue, enum priority priority, uint32_t index)
 {
     const struct producer *producer = &queue->producer[priority];
@@ -437,6 +451,15 @@ void queue_result_issued(struct queue *queue, enum priority priority, uint32_t i
 
     __atomic_store_n(&slot->issue_ns, issue_ns, __ATOMIC_RELAXED);
     store_state(slot, RESULT_ISSUED, STATUS_OK);
+}
+
+void queue_result_error(struct queue *queue, enum priority priority, uint32_t index,
+                        const char *text)
+{
+    struct work_error error = {0};
+
+    snprintf(error.text, sizeof(error.text), "%s", text);
+    store_words(&queue->shared->work[priority].errors[index % WORK_ENTRIES], &error, sizeof(error));
 }
 
 void queue_result_done(struct queue *queue, enum priority priority, uint32_t index,

@@ -53,6 +53,12 @@ bool queue_work_publish(struct queue *queue, enum priority priority);
  */
 void queue_work_read(const struct queue *queue, enum priority priority, uint32_t index,
                      struct work_entry *ret_entry, struct work_result *ret_result);
+/*
+ * A copy of why an entry's result is not OK, NUL-terminated.  Of an entry whose result is OK, or
+ * that has none, it is whatever a former entry or the worker left there.
+ */
+void queue_error_read(const struct queue *queue, enum priority priority, uint32_t index,
+                      struct work_error *ret_error);
 /* The entry's answer has been dealt with: its place may be reused. */
 void queue_work_release(struct queue *queue, enum priority priority, uint32_t index);
 /* Entries placed and not released, of one priority. */
@@ -80,6 +86,9 @@ int queue_work_take(struct queue *queue, enum priority priority, struct work_ent
 /* Mark an entry RESULT_ISSUED. */
 void queue_result_issued(struct queue *queue, enum priority priority, uint32_t index,
                          uint64_t issue_ns);
+/* Write why the result, which comes next, is not OK; a text that is too long is cut. */
+void queue_result_error(struct queue *queue, enum priority priority, uint32_t index,
+                        const char *text);
 /* Write a whole result; its state becomes RESULT_DONE last. */
 void queue_result_done(struct queue *queue, enum priority priority, uint32_t index,
                        const struct work_result *result);

@@ -61,9 +61,11 @@ struct work_entry {
     uint64_t tag;       /* the front end's own */
     uint32_t tail_size; /* bytes of the last record of input 0 if it is short, else 0 */
     uint16_t kind;      /* enum work_kind */
-    uint16_t flags;     /* 0 */
+    uint16_t flags;     /* WORK_TIMED or 0 */
 };
 _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line");
+
+#define WORK_TIMED 1u /* measure its stages, whatever that costs */
 
 enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
 
@@ -71,14 +73,26 @@ enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
 struct work_result {
     uint32_t state;               /* enum result_state, stored last with release order */
     int32_t status;               /* enum status */
-    uint64_t out_size[LIMIT_OUT]; /* bytes produced, where an op may produce fewer */
+    uint32_t out_size[LIMIT_OUT]; /* bytes produced, where an op may produce fewer */
     uint64_t issue_ns;            /* CLOCK_MONOTONIC: the worker took the entry */
-    uint64_t start_ns;            /* computing began; not before issue_ns, whatever the status */
-    uint64_t end_ns;              /* and ended */
+    uint64_t start_ns;            /* it began; not before issue_ns, whatever the status */
+    uint64_t end_ns;              /* and ended, copies and all */
     uint64_t device_ns;           /* device (or thread CPU) time that it cost */
-    uint64_t detail;              /* the backend's own error number */
+    /* Its stages, where WORK_TIMED asks; entries that run at once have equal shares. */
+    uint64_t compute_ns;
+    uint32_t in_ns; /* copying to the device, at most UINT32_MAX (4 s); 0 on a CPU */
+    uint32_t out_ns;
 };
 _Static_assert(sizeof(struct work_result) == 64, "a result slot is one cache line");
+
+/*
+ * Why a result is not OK, for people: the call, its error, the place.  One beside each result slot,
+ * written before such a result and at no other time.
+ */
+struct work_error {
+    char text[192]; /* NUL-terminated */
+};
+_Static_assert(sizeof(struct work_error) % 64 == 0, "an error is whole cache lines");
 
 /* Entries first .. first + count - 1 (free-running) of a work queue are done: look at the slots. */
 struct done_entry {

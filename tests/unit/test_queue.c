@@ -74,7 +74,9 @@ static void test_an_entry_there_and_back(void)
                                  .start_ns = 14,
                                  .end_ns = 15,
                                  .device_ns = 16,
-                                 .detail = 17};
+                                 .compute_ns = 17,
+                                 .in_ns = 18,
+                                 .out_ns = 19};
     struct work_result got;
     struct done_entry done[BATCH];
     uint32_t index, indices[BATCH];
@@ -174,6 +176,53 @@ static void test_a_reused_place_forgets_its_result(void)
     CHECK_EQ(result.state, RESULT_EMPTY);
 }
 
+/*
+ * Each place has an error of its own.  It is cut where it is too long, and what does not write it
+ * leaves it alone: neither a good result nor the next entry there.
+ */
+static void test_errors(void)
+{
+    struct queue *front, *worker;
+    struct work_entry taken[WORK_ENTRIES];
+    struct work_error error;
+    uint32_t indices[WORK_ENTRIES];
+    char text[2 * sizeof(error.text)];
+
+    make_pair(UINT32_MAX - 5, &front, &worker);
+    for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
+        put_random(front, PRIORITY_NORMAL);
+    }
+    queue_work_publish(front, PRIORITY_NORMAL);
+    CHECK_EQ(queue_work_take(worker, PRIORITY_NORMAL, taken, indices, WORK_ENTRIES), WORK_ENTRIES);
+    for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
+        snprintf(text, sizeof(text), "entry %u went wrong", indices[i]);
+        queue_result_error(worker, PRIORITY_NORMAL, indices[i], text);
+        queue_result_done(worker, PRIORITY_NORMAL, indices[i],
+                          &(struct work_result){.status = STATUS_RANGE});
+    }
+    for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
+        snprintf(text, sizeof(text), "entry %u went wrong", indices[i]);
+        queue_error_read(front, PRIORITY_NORMAL, indices[i], &error);
+        CHECK_STR(error.text, text);
+        queue_error_read(front, PRIORITY_URGENT, indices[i], &error);
+        CHECK_STR(error.text, "");
+    }
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    queue_result_error(worker, PRIORITY_NORMAL, indices[0], text);
+    queue_error_read(front, PRIORITY_NORMAL, indices[0], &error);
+    text[sizeof(error.text) - 1] = '\0';
+    CHECK_STR(error.text, text);
+    queue_work_release(front, PRIORITY_NORMAL, indices[0]);
+    put_random(front, PRIORITY_NORMAL);
+    queue_result_done(worker, PRIORITY_NORMAL, indices[0], &(struct work_result){.status = 0});
+    queue_error_read(front, PRIORITY_NORMAL, indices[0], &error);
+    CHECK_STR(error.text, text);
+    queue_result_error(worker, PRIORITY_NORMAL, indices[0], "short");
+    queue_error_read(front, PRIORITY_NORMAL, indices[0], &error);
+    CHECK_STR(error.text, "short");
+}
+
 /* Push n entries through all priorities, in batches, starting at first_index. */
 static void pass_through(uint32_t first_index, uint32_t n)
 {
@@ -195,14 +244,14 @@ static void pass_through(uint32_t first_index, uint32_t n)
         CHECK_EQ(queue_work_take(worker, priority, taken, indices, BATCH), BATCH);
         CHECK_MEM(taken, entries, sizeof(entries));
         for (uint32_t i = 0; i < BATCH; i++) {
-            result.detail = fingerprint(&taken[i]);
+            result.compute_ns = fingerprint(&taken[i]);
             queue_result_done(worker, priority, indices[i], &result);
         }
         announce(worker, priority, indices[0], BATCH);
         CHECK_EQ(queue_done_take(front, done, BATCH), 1);
         for (uint32_t i = 0; i < done[0].count; i++) {
             queue_work_read(front, priority, done[0].first + i, &read, &result);
-            CHECK_EQ(result.detail, fingerprint(&entries[i]));
+            CHECK_EQ(result.compute_ns, fingerprint(&entries[i]));
             queue_work_release(front, priority, done[0].first + i);
         }
     }
@@ -362,13 +411,15 @@ static void test_attach_refuses_what_is_no_queue(void)
 
 /*
  * Random bytes over the shared part, again and again: the front end's answers stay within their
- * bounds, its copies of what it put stay what they were, nothing is announced twice.
+ * bounds, its copies of what it put stay what they were, errors end within their area, nothing is
+ * announced twice.
  */
 static void test_a_hostile_worker(void)
 {
     struct queue *front, *worker;
     struct work_entry put[WORK_ENTRIES], read;
     struct work_result result;
+    struct work_error error;
     struct done_entry done[BATCH];
     struct stat stat;
     uint32_t index;
@@ -397,6 +448,9 @@ static void test_a_hostile_worker(void)
         for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
             queue_work_read(front, PRIORITY_BULK, UINT32_MAX - 3 + i, &read, &result);
             CHECK_MEM(&read, &put[i], sizeof(read));
+            memset(&error, 0xa5, sizeof(error));
+            queue_error_read(front, PRIORITY_BULK, UINT32_MAX - 3 + i, &error);
+            CHECK_LT(strnlen(error.text, sizeof(error.text)), sizeof(error.text));
         }
         queue_done_sleep(front);
         queue_work_publish(front, PRIORITY_BULK);
@@ -409,8 +463,8 @@ static void test_a_hostile_worker(void)
 /* A tail beyond what the done queue holds is nonsense, whatever the entries say. */
 static void test_a_done_tail_out_of_reach(void)
 {
-    /* Three lines, then the work queues, each a line, its entries and its results. */
-    const size_t done_tail = 3 * 64 + PRIORITY_COUNT * (64 + WORK_ENTRIES * 128);
+    /* Three lines, then the work queues, each a line, its entries, its results and its errors. */
+    const size_t done_tail = 3 * 64 + PRIORITY_COUNT * (64 + WORK_ENTRIES * (128 + 192));
     struct queue *front, *worker;
     struct done_entry done[BATCH];
     struct stat stat;
@@ -456,8 +510,9 @@ static void test_a_broken_front_end(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_an_entry_there_and_back), CHECK_TEST(test_places_are_reused_in_order),
-           CHECK_TEST(test_a_reused_place_forgets_its_result), CHECK_TEST(test_indices_wrap),
-           CHECK_TEST(test_full_across_the_wrap), CHECK_TEST(test_sleep_and_ring),
-           CHECK_TEST(test_impossible_announcements), CHECK_TEST(test_an_entry_is_announced_once),
+           CHECK_TEST(test_a_reused_place_forgets_its_result), CHECK_TEST(test_errors),
+           CHECK_TEST(test_indices_wrap), CHECK_TEST(test_full_across_the_wrap),
+           CHECK_TEST(test_sleep_and_ring), CHECK_TEST(test_impossible_announcements),
+           CHECK_TEST(test_an_entry_is_announced_once),
            CHECK_TEST(test_attach_refuses_what_is_no_queue), CHECK_TEST(test_a_hostile_worker),
            CHECK_TEST(test_a_done_tail_out_of_reach), CHECK_TEST(test_a_broken_front_end))

@@ -102,7 +102,7 @@ static void *be_worker(void *arg)
             }
             for (int i = 0; i < n; i++) {
                 int at = is_backwards ? n - 1 - i : i;
-                struct work_result result = {.detail = fingerprint(&entries[at])};
+                struct work_result result = {.compute_ns = fingerprint(&entries[at])};
                 struct done_entry done = {.queue = priority, .first = indices[at], .count = 1};
 
                 queue_result_issued(side->queue, priority, indices[at], 1);
@@ -156,7 +156,7 @@ static uint32_t reap_some(struct side *side)
         for (uint32_t k = 0; k < done[i].count; k++, n_reaped++) {
             queue_work_read(side->queue, done[i].queue, done[i].first + k, &entry, &result);
             CHECK_EQ(result.state, RESULT_DONE);
-            CHECK_EQ(result.detail, fingerprint(&entry));
+            CHECK_EQ(result.compute_ns, fingerprint(&entry));
             queue_work_release(side->queue, done[i].queue, done[i].first + k);
         }
     }

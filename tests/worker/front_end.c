@@ -255,6 +255,9 @@ static uint32_t take_range(struct front *front, const struct done_entry *done,
         CHECK_GT(answer->result.issue_ns, 0);
         CHECK_LE(answer->result.issue_ns, answer->result.start_ns);
         CHECK_LE(answer->result.start_ns, answer->result.end_ns);
+        if (answer->result.status != STATUS_OK) {
+            queue_error_read(front->queue, done->queue, answer->index, &front->error);
+        }
         queue_work_release(front->queue, done->queue, answer->index);
     }
     return done->count;

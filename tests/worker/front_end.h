@@ -33,6 +33,7 @@ struct front {
     struct job_block *jobs;
     struct worker_caps caps;
     struct manifest_op ops[FRONT_OPS];
+    struct work_error error; /* of the last answer that was not OK */
     struct {
         void *base;
         size_t size;

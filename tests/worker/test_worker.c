@@ -281,6 +281,7 @@ static void test_bad_parameters(void)
         result = front_run(&front, PRIORITY_NORMAL,
                            (struct work_entry){.n_records = 1, .ref = {0, 65536}});
         CHECK_EQ(result.status, STATUS_RANGE);
+        CHECK_HAS(front.error.text, "sha256");
     }
 }
 
