@@ -104,10 +104,11 @@ struct msg_job_opened {
 };
 
 struct msg_timing {
-    uint64_t queue_ns;   /* accepted to first chunk begun */
-    uint64_t in_ns;      /* copy to the device */
-    uint64_t compute_ns; /* first chunk begun to last chunk ended */
-    uint64_t out_ns;     /* copy from the device */
+    uint64_t queue_ns; /* accepted to first chunk begun */
+    /* Sums over chunks, which overlap; PROTOCOL.md has the fine print. */
+    uint64_t in_ns; /* copy to the device */
+    uint64_t compute_ns;
+    uint64_t out_ns; /* copy from the device */
 };
 
 /* How work was done: in the result of run, and in job.result. */

@@ -476,7 +476,8 @@ static void print_timing(const struct run *run, uint64_t elapsed_ns)
     char compute[PROGRESS_TEXT_SIZE], out[PROGRESS_TEXT_SIZE];
 
     fprintf(stderr,
-            "%s, of which, summed over %" PRIu64 " pushes: queue %s, in %s, compute %s, out %s\n",
+            "%s; summed over %" PRIu64
+            " pushes, which overlap: queue %s, in %s, compute %s, out %s\n",
             progress_time(elapsed_ns, total), run->stream.n_pushes,
             progress_time(timing->queue_ns, queue), progress_time(timing->in_ns, in),
             progress_time(timing->compute_ns, compute), progress_time(timing->out_ns, out));

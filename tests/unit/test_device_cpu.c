@@ -170,6 +170,9 @@ static void test_a_map_chunk(void)
     CHECK_LE(result->issue_ns, result->start_ns);
     CHECK_LE(result->start_ns, result->end_ns);
     CHECK_GT(result->device_ns, 0);
+    CHECK_EQ(result->in_ns, 0);
+    CHECK_EQ(result->compute_ns, result->end_ns - result->start_ns);
+    CHECK_EQ(result->out_ns, 0);
 }
 
 /* Issued bulk first and urgent last; run by one thread, they come urgent first. */

@@ -361,6 +361,57 @@ static void test_sum(void)
     stop();
 }
 
+/* ---- timing -------------------------------------------------------------------------------- */
+
+/*
+ * A GPU's stages follow each other between issue and completion; a CPU copies nothing.  The factor
+ * is for two clocks that tick differently.
+ */
+static void check_stages(const struct work_result *cpu, const struct work_result *cuda)
+{
+    uint64_t stages_ns = cuda->in_ns + cuda->compute_ns + cuda->out_ns;
+
+    printf("# of %" PRIu64 " ns: in %u, compute %" PRIu64 ", out %u\n",
+           cuda->end_ns - cuda->start_ns, cuda->in_ns, cuda->compute_ns, cuda->out_ns);
+    CHECK_GT(cuda->in_ns, 0);
+    CHECK_GT(cuda->compute_ns, 0);
+    CHECK_GT(cuda->out_ns, 0);
+    CHECK_LE(stages_ns, 2 * (cuda->end_ns - cuda->start_ns));
+    CHECK_EQ(cpu->in_ns, 0);
+    CHECK_GT(cpu->compute_ns, 0);
+    CHECK_EQ(cpu->out_ns, 0);
+}
+
+/* The same bytes with and without; no times but where asked for. */
+static void test_timing(void)
+{
+    const struct row row = {"sha256", {.name = "block", .i = 4096}, true};
+    struct job job;
+
+    start();
+    job = open_job(&row, 0);
+    for (uint32_t round = 0; round < 6; round++) {
+        struct work_entry entry = map_entry(&job, 1 + round * 50, 0, 0);
+        struct work_result cpu, cuda;
+        size_t out_size = (size_t)entry.n_records * job.out_size;
+
+        fill(IN_0, 0, (size_t)entry.n_records * job.in_size[0], false);
+        fill(OUT, 0, out_size + SLACK, false);
+        entry.flags = round % 2 == 0 ? WORK_TIMED : 0;
+        cpu = front_run(&fronts[CPU], PRIORITY_NORMAL, entry);
+        cuda = front_run(&fronts[CUDA], PRIORITY_NORMAL, entry);
+        CHECK_EQ(cpu.status, STATUS_OK);
+        CHECK_EQ(cuda.status, STATUS_OK);
+        compare_bytes(OUT, 0, out_size + SLACK);
+        if (round % 2 == 0) {
+            check_stages(&cpu, &cuda);
+        } else {
+            CHECK_EQ(cuda.in_ns + cuda.compute_ns + cuda.out_ns, 0);
+        }
+    }
+    stop();
+}
+
 /* ---- all at once --------------------------------------------------------------------------- */
 
 #define N_ENTRIES 150u
@@ -387,6 +438,7 @@ static uint32_t submit_many(const struct job *jobs, uint32_t first_job, struct o
         }
         n_records = 1 + (uint32_t)random_below(MIN(UINT64_C(200000), max_bytes()) / job->largest);
         entry = map_entry(job, n_records, 4 * random_below(1 << 18), offset);
+        entry.flags = random_below(2) == 0 ? WORK_TIMED : 0;
         ret_outputs[i].offset = offset;
         ret_outputs[i].size = (size_t)n_records * job->out_size;
         ret_outputs[i].op = job->op;
@@ -466,4 +518,5 @@ static void test_a_segment_that_comes_again(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_map_ops), CHECK_TEST(test_sincos), CHECK_TEST(test_sum),
-           CHECK_TEST(test_many_at_once), CHECK_TEST(test_a_segment_that_comes_again))
+           CHECK_TEST(test_timing), CHECK_TEST(test_many_at_once),
+           CHECK_TEST(test_a_segment_that_comes_again))

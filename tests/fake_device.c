@@ -1,0 +1,142 @@
+/*
+ * The fake device: what is issued is complete at the next poll(), in order.
+ */
+#include "tests/fake_device.h"
+
+#include "cuda/device.h"
+#include "proto/util.h"
+#include "tests/fake_ops.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEPTH 32u /* of all priorities together */
+
+struct device {
+    struct device_work works[DEPTH];
+    uint32_t head;
+    uint32_t n;
+};
+
+static int fake_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
+{
+    (void)ret_failure;
+    *ret_caps = (struct worker_caps){.backend = "cpu",
+                                     .device = "fake0",
+                                     .name = "Fake",
+                                     .chunk_size = FAKE_CHUNK_SIZE,
+                                     .bulk_bytes = DEPTH * FAKE_CHUNK_SIZE,
+                                     .bulk_chunks = DEPTH,
+                                     .numa = -1};
+    return 0;
+}
+
+static int fake_open(struct device **ret_device, struct failure *ret_failure)
+{
+    struct device *device = calloc(1, sizeof(*device));
+
+    if (device == NULL) {
+        return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the device");
+    }
+    *ret_device = device;
+    return 0;
+}
+
+static void fake_close(struct device *device)
+{
+    free(device);
+}
+
+static int fake_segment_add(struct device *device, uint32_t id, void *base, size_t size,
+                            struct failure *ret_failure)
+{
+    (void)device, (void)id, (void)base, (void)size, (void)ret_failure;
+    return 0;
+}
+
+static void fake_segment_drop(struct device *device, uint32_t id)
+{
+    (void)device, (void)id;
+}
+
+static uint32_t fake_room(const struct device *device, enum priority priority)
+{
+    (void)priority;
+    return DEPTH - device->n;
+}
+
+static void fake_issue(struct device *device, const struct device_work *work, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        device->works[(device->head + device->n++) % DEPTH] = work[i];
+    }
+}
+
+/* The parameter `add` of affine; 0 of another op. */
+static uint32_t wish_of(const struct device_work *work)
+{
+    struct fake_params params;
+
+    memcpy(&params, work->params, sizeof(params));
+    return work->op == FAKE_AFFINE ? params.add : 0;
+}
+
+static void complete(const struct device_work *work, struct device_completion *ret_completion)
+{
+    struct work_result *result = &ret_completion->result;
+
+    memset(ret_completion, 0, sizeof(*ret_completion));
+    ret_completion->cookie = work->cookie;
+    result->issue_ns = work->issue_ns;
+    result->start_ns = result->end_ns = now_ns();
+    result->status = (int32_t)wish_of(work);
+    if (result->status != STATUS_OK) {
+        snprintf(ret_completion->error.text, sizeof(ret_completion->error.text), FAKE_ERROR);
+    }
+    if (work->is_timed) {
+        result->in_ns = FAKE_IN_NS;
+        result->compute_ns = FAKE_COMPUTE_NS;
+        result->out_ns = FAKE_OUT_NS;
+    }
+}
+
+static int fake_poll(struct device *device, struct device_completion *ret_completions, uint32_t max,
+                     struct failure *ret_failure)
+{
+    uint32_t n = 0;
+
+    while (n < max && device->n > 0) {
+        const struct device_work *work = &device->works[device->head];
+
+        if (wish_of(work) == FAKE_LOSES) {
+            return fail(ret_failure, STATUS_KERNEL_FAULT, NULL, FAKE_LOSS);
+        }
+        if (wish_of(work) == FAKE_DIES) {
+            abort();
+        }
+        complete(work, &ret_completions[n++]);
+        device->head = (device->head + 1) % DEPTH;
+        device->n--;
+    }
+    return (int)n;
+}
+
+static void fake_wait(struct device *device, int doorbell_fd)
+{
+    struct pollfd doorbell = {.fd = doorbell_fd, .events = POLLIN};
+
+    poll(&doorbell, 1, device->n > 0 ? 0 : -1);
+}
+
+const struct device_backend device_backend = {
+    .probe = fake_probe,
+    .open = fake_open,
+    .close = fake_close,
+    .segment_add = fake_segment_add,
+    .segment_drop = fake_segment_drop,
+    .room = fake_room,
+    .issue = fake_issue,
+    .poll = fake_poll,
+    .wait = fake_wait,
+};

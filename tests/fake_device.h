@@ -1,0 +1,22 @@
+/*
+ * Fake device: a backend that computes nothing and does what a test wants to see: fail, end, or say
+ * how long it took.  It takes the place of a backend in a worker that has the fake ops.
+ *
+ * The op affine's parameter `add` says what becomes of its work: that status, with FAKE_ERROR; or
+ * FAKE_LOSES, which loses the device with FAKE_LOSS, or FAKE_DIES, which ends the process by
+ * SIGABRT.  Everything else succeeds.  Each work that is timed took the FAKE_x_NS.
+ */
+#pragma once
+
+#define FAKE_CHUNK_SIZE 65536u
+
+#define FAKE_LOSES 1000u
+#define FAKE_DIES  1001u
+
+#define FAKE_ERROR                                                                                 \
+    "fakeCopy(to, from): fakeErrorOutOfCoffee (7) at fake.c:12; 24 bytes wanted, 8 free"
+#define FAKE_LOSS "fakeQuery(event): fakeErrorIllegalAddress (700) at fake.c:34"
+
+#define FAKE_IN_NS      3u
+#define FAKE_COMPUTE_NS UINT64_C(5000000000)
+#define FAKE_OUT_NS     7u
