@@ -149,6 +149,13 @@ static void worker_condemn(struct worker *worker, const char *reason)
     restart(link);
 }
 
+/* It is ending and has not said why: its exit will. */
+static void worker_condemn_silent(struct worker *worker, const char *reason)
+{
+    worker->is_silent |= worker->state != WORKER_DYING;
+    worker_condemn(worker, reason);
+}
+
 static void deliver_done(struct worker *worker, const struct done_entry *done)
 {
     for (uint32_t i = 0; i < done->count; i++) {
@@ -249,7 +256,7 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
     worker_link_poll(worker->link);
     if (is_closed) {
         read_control(worker); /* why, if it said so: that was first, but may be seen second */
-        worker_condemn(worker, "its doorbell ended");
+        worker_condemn_silent(worker, "its doorbell ended");
     }
 }
 
@@ -417,8 +424,7 @@ static void read_control(struct worker *worker)
             return;
         }
         if (size == 0 || size == -ECONNRESET) { /* the latter if it left something unread */
-            worker->is_silent = true;
-            problem = "its socket ended";
+            worker_condemn_silent(worker, "its socket ended");
         } else if (size != sizeof(message)) {
             problem = "it sent a malformed control message";
         } else {
