@@ -116,6 +116,18 @@ def the_daemon_works_there():
     tap.equal((place / "hashes").read_bytes() == wanted, True)
 
 
+def the_readmes_commands_work():
+    readme = pathlib.Path(SOURCE_ROOT, "README.md").read_text()
+    (commands,) = re.findall(r"^## Download\n.*?^```sh\n(.*?)^```$", readme, re.M | re.S)
+    place = tempfile.mkdtemp(dir=folder.name)
+    shutil.copy(tarball, place)
+    commands = commands.replace("/tmp/g.sock", f"{place}/socket").replace("sleep 1", "sleep 5")
+    hashes = run("sh", "-ec", commands, cwd=place)
+    data = (bundle / "README.md").read_bytes()
+    tap.equal(hashes.split(), [hashlib.sha256(data[i:i + BLOCK]).hexdigest()
+                               for i in range(0, len(data), BLOCK)])
+
+
 # ---- the runner ------------------------------------------------------------------------------
 
 def run_tests(**environment):
@@ -199,6 +211,6 @@ def it_takes_its_tests_with_it():
 
 tap.main([it_is_made_and_unpacked_elsewhere, it_is_small, every_library_is_in_it_or_the_systems,
           a_worker_needs_only_the_c_library, nothing_leads_back_to_the_build,
-          programs_say_what_they_are, the_daemon_works_there, its_tests_pass,
-          whatever_goes_wrong_is_a_failure, what_has_no_time_left_is_a_failure,
+          programs_say_what_they_are, the_daemon_works_there, the_readmes_commands_work,
+          its_tests_pass, whatever_goes_wrong_is_a_failure, what_has_no_time_left_is_a_failure,
           nothing_is_left_running, it_takes_its_tests_with_it], deadline_s=110)
