@@ -222,6 +222,7 @@ static void test_missing_worker_program(void)
 
     harness_shell(harness, &output,
                   "mkdir -p alone/bin && cp \"$GPUPIPED\" alone/bin/ && "
+                  "ln -s \"${GPUPIPED%%/*}/../lib\" alone/lib && " /* a bundle's libraries */
                   "exec alone/bin/gpupiped --socket rpc.sock --backend cpu");
     CHECK_GT(output.code, 0);
     CHECK_LT(output.code, 126);
