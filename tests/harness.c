@@ -178,12 +178,43 @@ static void enter_child(const struct harness *harness, const char *out, const ch
     dup2(fd, STDIN_FILENO);
 }
 
+static bool is_on_gpu(void)
+{
+    return strcmp(harness_backend(), "cuda") == 0;
+}
+
+const char *harness_backend(void)
+{
+    const char *backend = getenv("GPUPIPE_BACKEND");
+
+    return backend != NULL ? backend : "cpu";
+}
+
+const char *harness_kind(void)
+{
+    return is_on_gpu() ? "gpu" : "cpu";
+}
+
+const char *harness_other_kind(void)
+{
+    return is_on_gpu() ? "cpu" : "gpu";
+}
+
 static pid_t start_daemon(const struct harness *harness, const char *path,
                           const char *const *options)
 {
     const char *argv[64] = {path, "--socket", harness->socket_path};
+    const char *library_path = getenv("LD_LIBRARY_PATH");
+    char worker_env[1024];
     unsigned n = 3;
     pid_t pid;
+
+    if (is_on_gpu() && library_path != NULL) {
+        /* A container may have its driver there and nowhere else. */
+        snprintf(worker_env, sizeof(worker_env), "LD_LIBRARY_PATH=%s", library_path);
+        argv[n++] = "--worker-env";
+        argv[n++] = worker_env;
+    }
 
     for (; *options != NULL; options++) {
         CHECK_LT(n, 63);

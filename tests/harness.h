@@ -10,6 +10,7 @@
  * test failed.  A test that takes longer than HARNESS_DEADLINE_S fails.
  *
  * The programs come from the environment that Meson sets: GPUPIPED, GPUPIPE_CLI, GPUPIPE_WORKER.
+ * GPUPIPE_BACKEND=cuda runs the stories on the GPU; the default is cpu.
  *
  * Threads: the thread that runs the tests.
  */
@@ -31,6 +32,12 @@
 
 struct harness;
 
+/* What the daemons of the stories compute on: "cpu" or "cuda". */
+const char *harness_backend(void);
+/* Its kind, as `require` names it, and the kind that such a daemon does not have. */
+const char *harness_kind(void);
+const char *harness_other_kind(void);
+
 /* A folder of our own for socket, log and files, without a daemon yet. */
 struct harness *harness_create(void);
 /* Start the daemon in it and wait until it is READY.  The options end with NULL. */
@@ -38,8 +45,8 @@ void harness_launch(struct harness *harness, const char *const *options);
 /* Both. */
 #define harness_start(...)                                                                         \
     ({                                                                                             \
-        const char *const options_[] = {"--backend",   "cpu",   "--pinned-pool", "64M",            \
-                                        "--log-level", "debug", ##__VA_ARGS__,   NULL};            \
+        const char *const options_[] = {"--backend",   harness_backend(), "--pinned-pool", "64M",  \
+                                        "--log-level", "debug",           ##__VA_ARGS__,   NULL};  \
         struct harness *harness_ = harness_create();                                               \
         harness_launch(harness_, options_);                                                        \
         harness_;                                                                                  \

@@ -74,9 +74,10 @@ void bench_end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* gpupiped as this build made it, beside the benchmarks. */
+/* gpupiped as this build made it, or as it lies in a bundle. */
 static void find_daemon(char *ret_path, size_t size)
 {
+    static const char *const places[] = {"daemon/gpupiped", "bin/gpupiped"};
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
@@ -85,9 +86,15 @@ static void find_daemon(char *ret_path, size_t size)
     }
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
-    if ((size_t)snprintf(ret_path, size, "%s/../../daemon/gpupiped", self) >= size) {
-        bench_fail("the path of this build is too long; use --daemon");
+    for (unsigned i = 0; i < 2; i++) {
+        if ((size_t)snprintf(ret_path, size, "%s/../../%s", self, places[i]) >= size) {
+            bench_fail("the path of this build is too long; use --daemon");
+        }
+        if (access(ret_path, X_OK) == 0) {
+            return;
+        }
     }
+    bench_fail("there is no gpupiped beside the benchmarks; use --daemon");
 }
 
 /* Does it answer a ping?  It takes connections from its start on and serves them once READY. */

@@ -82,7 +82,8 @@ static void test_copy_a_file(void)
     shell(daemon, OK, "cli run copy -i in -o out");
     check_file(daemon, "out", bytes, SIZE);
     CHECK_STR(output.out, "");
-    shell(daemon, OK, "cli run copy -i in -o out2 --chunk 64K --priority bulk --require cpu -q");
+    shell(daemon, OK, "cli run copy -i in -o out2 --chunk 64K --priority bulk --require %s -q",
+          harness_kind());
     check_file(daemon, "out2", bytes, SIZE);
     CHECK_STR(output.err, "");
     CHECK_EQ(n_files(daemon, "out"), 3); /* with "stdout" */
@@ -372,7 +373,7 @@ static void test_refusals_of_the_daemon(void)
     CHECK_HAS(output.err, "INVALID_PARAM");
     shell(daemon, FAILED, "cli run sha256 -p block=0 -i in -o out");
     CHECK_HAS(output.err, "block");
-    shell(daemon, FAILED, "cli run copy --require gpu -i in -o out");
+    shell(daemon, FAILED, "cli run copy --require %s -i in -o out", harness_other_kind());
     CHECK_HAS(output.err, "NO_DEVICE");
     shell(daemon, FAILED, "cli job cancel 999");
     CHECK_HAS(output.err, "NOT_FOUND");
@@ -411,7 +412,7 @@ static void test_what_can_be_asked(void)
     CHECK_HAS(output.out, "4096");
     shell(daemon, FAILED, "cli op show nope");
     shell(daemon, OK, "cli status");
-    CHECK_HAS(output.out, "cpu");
+    CHECK_HAS(output.out, harness_backend());
     CHECK_HAS(output.out, "rpc.sock");
     shell(daemon, OK, "cli job list");
 }
@@ -426,6 +427,7 @@ static void test_json_is_json(void)
                                         "status",
                                         "run copy -i in -o out --timing"};
     struct harness *daemon = harness_start();
+    char backend[64];
 
     write_random(daemon, "in", 100000);
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -433,7 +435,8 @@ static void test_json_is_json(void)
         CHECK_GT(strlen(output.out), 1);
     }
     CHECK_HAS(output.out, "compute_ns");
-    CHECK_HAS(output.out, "\"backend\": \"cpu\"");
+    snprintf(backend, sizeof(backend), "\"backend\": \"%s\"", harness_backend());
+    CHECK_HAS(output.out, backend);
 }
 
 /* ---- jobs ---------------------------------------------------------------------------------- */

@@ -194,7 +194,10 @@ static void test_a_dead_clients_job_ends(void)
 
     for (unsigned i = 0; i < 20; i++) {
         struct wire *wire = wire_connect(harness_socket(daemon));
-        const msgpack_object *opened = wire_call(wire, "job.open", "['sha256', {block: 64}]");
+        /* So little memory each that none waits for the one before to be gone. */
+        const msgpack_object *opened =
+            wire_call(wire, "job.open", "['sha256', {block: 64}, {window: 1, max_push: %lu}]",
+                      (uint64_t)LIMIT_PUSH_LEAST);
 
         wire_call(wire, "job.push", "[%lu, 0, {}, [%b]]", (uint64_t)wire_number(opened, "job"),
                   bytes, (size_t)LIMIT_PUSH_LEAST);

@@ -27,7 +27,7 @@ static void test_hello_tells_every_limit(void)
 #undef X
     CHECK_GT(strlen(wire_text(hello, "version")), 0);
     CHECK_GE(wire_number(hello, "api_level"), wire_number(hello, "api_compatible"));
-    CHECK_STR(wire_text(hello, "backend"), "cpu");
+    CHECK_STR(wire_text(hello, "backend"), harness_backend());
     CHECK_STR(wire_text(hello, "rights"), "user");
     CHECK_EQ(wire_number(wire_call(wire, "hello", "[]"), "epoch"), wire_number(hello, "epoch"));
 }
@@ -77,7 +77,7 @@ static void check_op(const msgpack_object *op)
     CHECK_GE(wire_count(op, "out"), 1);
     CHECK_GE(wire_number(op, "min_parallel"), 1);
     CHECK_GE(wire_count(op, "backends"), 1);
-    CHECK_STR(wire_text(op, "backends.0"), "cpu");
+    CHECK_STR(wire_text(op, "backends.0"), harness_backend());
     CHECK_STR(wire_text(op, "tail.0"), "error");
     for (unsigned i = 0; i < wire_count(op, "in"); i++) {
         CHECK_GT(strlen(wire_text(&wire_find(op, "in")->via.array.ptr[i], "name")), 0);
@@ -139,7 +139,7 @@ static void test_device_list(void)
     const msgpack_object *devices = wire_call(wire, "device.list", "[]");
 
     CHECK_GE(wire_count(devices, ""), 1);
-    CHECK_STR(wire_text(devices, "0.backend"), "cpu");
+    CHECK_STR(wire_text(devices, "0.backend"), harness_backend());
     CHECK_STR(wire_text(devices, "0.state"), "ready");
     CHECK_GT(strlen(wire_text(devices, "0.device")), 0);
     CHECK_GT(wire_number(devices, "0.memory"), 0);
@@ -164,7 +164,7 @@ static void test_stats_count_what_happened(void)
     CHECK_EQ(wire_number(after, "worker_starts"), 1);
     CHECK_EQ(wire_number(after, "worker_deaths"), 0);
     CHECK_EQ(wire_number(after, "chunks_in_flight"), 0);
-    CHECK_STR(wire_text(after, "backend"), "cpu");
+    CHECK_STR(wire_text(after, "backend"), harness_backend());
 }
 
 static void test_job_list_shows_own_jobs_or_all(void)

@@ -224,8 +224,9 @@ static void test_reply_says_how_it_was_done(void)
     struct wire *wire = wire_connect(harness_socket(daemon));
     const msgpack_object *device = wire_call(wire, "device.list", "[]"), *result;
 
-    result = wire_call(wire, "run", "['copy', {}, {priority: 'urgent', require: 'cpu'}, [<100>]]");
-    CHECK_STR(wire_text(result, "backend"), "cpu");
+    result = wire_call(wire, "run", "['copy', {}, {priority: 'urgent', require: %s}, [<100>]]",
+                       harness_kind());
+    CHECK_STR(wire_text(result, "backend"), harness_backend());
     CHECK_STR(wire_text(result, "priority"), "urgent");
     CHECK_STR(wire_text(result, "device"), wire_text(device, "0.device"));
     CHECK_STR(wire_text(result, "path"), "inline");
@@ -244,9 +245,10 @@ static void test_what_no_device_can_do(void)
 {
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
+    const char *other = harness_other_kind();
 
-    wire_refused(wire, "NO_DEVICE", "gpu", "run", "['copy', {}, {require: 'gpu'}, [<100>]]");
-    wire_refused(wire, "NO_DEVICE", "gpu", "job.open", "['copy', {}, {require: 'gpu'}]");
+    wire_refused(wire, "NO_DEVICE", other, "run", "['copy', {}, {require: %s}, [<100>]]", other);
+    wire_refused(wire, "NO_DEVICE", other, "job.open", "['copy', {}, {require: %s}]", other);
     wire_refused(wire, "NO_DEVICE", "cuda77", "run", "['copy', {}, {device: 'cuda77'}, [<100>]]");
     check_copy(wire, 1000);
 }

@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+"""The bundle, unpacked from its tarball at another place: it works there without what it was made
+from, and its runner tells the truth.
+
+Usage: test_bundle.py MAKE_BUNDLE SOURCE_ROOT BUILD_ROOT VERSION EXECUTABLE...
+"""
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "systemd"))
+import tap
+
+MAKE_BUNDLE, SOURCE_ROOT, BUILD_ROOT, VERSION, *EXECUTABLES = sys.argv[1:]
+SIZE_MAX = 40 * 2**20
+SYSTEM_LIBRARIES = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread))\.so.*")
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+BLOCK = 4096
+
+folder = tempfile.TemporaryDirectory()
+bundle = None  # where it was unpacked
+tarball = None
+
+
+def run(*command, **options):
+    """The output of a command that ends well, with as good as no environment."""
+    options = {"check": True, "env": ENVIRONMENT, "cwd": folder.name, **options}
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, **options).stdout
+
+
+def programs():
+    for path in sorted(bundle.rglob("*")):
+        if path.is_file() and path.parent.name != "lib" and path.read_bytes()[:4] == b"\x7fELF":
+            yield path
+
+
+def it_is_made_and_unpacked_elsewhere():
+    global bundle, tarball
+    made = pathlib.Path(folder.name, "made")
+    subprocess.run([sys.executable, MAKE_BUNDLE, "--tarball", folder.name, SOURCE_ROOT, BUILD_ROOT,
+                    VERSION, made, *EXECUTABLES], check=True, stdout=subprocess.DEVNULL)
+    (tarball,) = pathlib.Path(folder.name).glob(f"gpupipe-{VERSION}-linux-*.tar.xz")
+    elsewhere = pathlib.Path(folder.name, "another place")
+    elsewhere.mkdir()
+    run("tar", "-xf", tarball, "-C", elsewhere)
+    made.rename(made.with_name("gone"))
+    (bundle,) = elsewhere.iterdir()
+    tap.equal(bundle.name, tarball.name.removesuffix(".tar.xz"))
+    for name in ("LICENSE", "README.md", "proto/PROTOCOL.md", "run-gpu-tests", "tests/plan"):
+        tap.equal((name, (bundle / name).is_file()), (name, True))
+
+
+def it_is_small():
+    size = sum(path.stat().st_size for path in bundle.rglob("*"))
+    print(f"# {size / 2**20:.1f} MiB, packed {tarball.stat().st_size / 2**20:.1f} MiB")
+    tap.equal((size <= SIZE_MAX, tarball.stat().st_size <= SIZE_MAX), (True, True))
+
+
+def every_library_is_in_it_or_the_systems():
+    for program in programs():
+        listed = run("ldd", program)
+        found = dict(re.findall(r"^\s*(\S+)(?: => (.+))? \(0x", listed, re.M))
+        strange = {name: path for name, path in found.items()
+                   if not SYSTEM_LIBRARIES.fullmatch(pathlib.Path(name).name)
+                   and not path.startswith(f"{bundle}/")}
+        tap.equal((program.name, strange), (program.name, {}))
+
+
+def a_worker_needs_only_the_c_library():
+    for worker in (bundle / "libexec/gpupipe").iterdir():
+        needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", worker))
+        strange = [name for name in needed if not SYSTEM_LIBRARIES.fullmatch(name)]
+        tap.equal((worker.name, strange), (worker.name, []))
+
+
+def nothing_leads_back_to_the_build():
+    for path in (*programs(), bundle / "tests/plan"):
+        is_there = any(os.fsencode(root) in path.read_bytes() for root in (SOURCE_ROOT, BUILD_ROOT))
+        tap.equal((path.name, is_there), (path.name, False))
+
+
+def programs_say_what_they_are():
+    tap.has(run(bundle / "bin/gpupiped", "--version"), VERSION)
+    tap.has(run(bundle / "bin/gpupipe-cli", "version"), VERSION)
+    tap.has(run(bundle / "libexec/gpupipe/gpupipe-worker-cpu", "--probe"), "chunk_size=")
+
+
+def the_daemon_works_there():
+    place = pathlib.Path(folder.name, "daemon")
+    place.mkdir()
+    data, socket = os.urandom(3_000_001), place / "socket"
+    (place / "data").write_bytes(data)
+    with open(place / "log", "w") as log:
+        daemon = subprocess.Popen([bundle / "bin/gpupiped", "--socket", socket, "--backend", "cpu",
+                                   "--pinned-pool", "64M"], env={}, stderr=log)
+    try:
+        tap.wait_until(lambda: socket.exists() or daemon.poll() is not None, "the socket")
+        run(bundle / "bin/gpupipe-cli", "--socket", socket, "run", "sha256", "-p",
+            f"block={BLOCK}", "--tail", "short", "-i", place / "data", "-o", place / "hashes")
+        children = pathlib.Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()
+        running = {os.readlink(f"/proc/{child}/exe") for child in children.split()}
+    finally:
+        daemon.terminate()
+        code = daemon.wait()
+        print("#", "\n# ".join((place / "log").read_text().splitlines()))
+    tap.equal(code, 0)
+    tap.has(running, str(bundle / "libexec/gpupipe/gpupipe-worker-cpu"))
+    wanted = b"".join(hashlib.sha256(data[i:i + BLOCK]).digest()
+                      for i in range(0, len(data), BLOCK))
+    tap.equal((place / "hashes").read_bytes() == wanted, True)
+
+
+def the_readmes_commands_work():
+    readme = pathlib.Path(SOURCE_ROOT, "README.md").read_text()
+    (commands,) = re.findall(r"^## Download\n.*?^```sh\n(.*?)^```$", readme, re.M | re.S)
+    place = tempfile.mkdtemp(dir=folder.name)
+    shutil.copy(tarball, place)
+    commands = commands.replace("/tmp/g.sock", f"{place}/socket").replace("sleep 1", "sleep 5")
+    hashes = run("sh", "-ec", commands, cwd=place)
+    data = (bundle / "README.md").read_bytes()
+    tap.equal(hashes.split(), [hashlib.sha256(data[i:i + BLOCK]).hexdigest()
+                               for i in range(0, len(data), BLOCK)])
+
+
+# ---- the runner ------------------------------------------------------------------------------
+
+def run_tests(**environment):
+    """(last line, exit code, everything) of run-gpu-tests."""
+    command = [bundle / "run-gpu-tests", pathlib.Path(folder.name, "logs")]
+    done = subprocess.run(command, env={**ENVIRONMENT, **environment}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    return done.stdout.splitlines()[-1], done.returncode, done.stdout
+
+
+def its_tests_pass():
+    chosen = ("integration/run", "integration/worker_steered", "ops/sha256", "unit/scheduler")
+    last, code, said = run_tests(ONLY=" ".join(chosen))
+    print("#", "\n# ".join(said.splitlines()))
+    tap.equal(code, 0)
+    tap.equal(bool(re.fullmatch(r"[1-9]\d+ passed, 0 failed, \d+ skipped", last)), True)
+    for name in chosen:
+        tap.has(said, name)
+
+
+def fake_plan(**scripts):
+    lines = [f"plan fake/{name} 2 SAYS={name} /bin/sh -c '{script}'\n"
+             for name, script in scripts.items()]
+    (bundle / "tests/plan").write_text("".join(lines))
+
+
+def whatever_goes_wrong_is_a_failure():
+    fake_plan(
+        right='echo "ok 1 - $SAYS"',
+        skips='echo "ok 1 - one # SKIP for a reason"; echo "ok 2 - another"',
+        skips_all='echo "1..0 # SKIP no time"',
+        wrong='echo "ok 1 - one"; echo "not ok 2 - another"; exit 1',
+        crashes='echo "ok 1 - one"; kill -SEGV $$',
+        silent="exit 0",
+        hangs='echo "ok 1 - one"; sleep 1000',
+        lacking="no-such-program")
+    last, code, said = run_tests(ONLY="fake/*")
+    # right 1, skips 1, wrong 1, crashes 1, hangs 1; wrong, crashes, silent, hangs, lacking
+    tap.equal((code, re.sub(r"\d+ skipped", "", last)), (1, "5 passed, 5 failed, "))
+    tap.has(said, "for a reason")
+    tap.has(said, "not ok 2 - another")
+
+
+def what_has_no_time_left_is_a_failure():
+    fake_plan(one='echo "ok 1 - one"', other='echo "ok 1 - other"')
+    last, code, said = run_tests(ONLY="fake/*", SECONDS_MAX="0")
+    tap.equal((code, re.sub(r"\d+ skipped", "", last)), (1, "0 passed, 2 failed, "))
+    tap.has(said, "no time left")
+
+
+def nothing_is_left_running():
+    pid_file = pathlib.Path(folder.name, "pid")
+    stray = bundle / "bin/stray"
+    shutil.copy("/bin/sleep", stray)
+    fake_plan(one=f'echo "ok 1 - one"; setsid "{stray}" 1000 & echo $! >"{pid_file}"')
+    last, code, said = run_tests(ONLY="fake/*")
+    tap.equal((code, re.sub(r"\d+ skipped", "", last)), (1, "1 passed, 1 failed, "))
+    tap.has(said, "left running")
+    tap.wait_until(lambda: not is_running(int(pid_file.read_text())), "the stray's end")
+
+
+def is_running(pid):
+    try:
+        return os.path.exists(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return False
+
+
+def it_takes_its_tests_with_it():
+    pid_file = pathlib.Path(folder.name, "pid")
+    for how in ("terminate", "kill"):
+        pid_file.unlink(missing_ok=True)
+        fake_plan(endless=f'echo $$ >"{pid_file}"; while :; do sleep 0.1; done')
+        runner = subprocess.Popen([bundle / "run-gpu-tests", pathlib.Path(folder.name, "logs")],
+                                  env={**ENVIRONMENT, "ONLY": "fake/*"}, stdout=subprocess.DEVNULL)
+        tap.wait_until(lambda: pid_file.exists() and pid_file.read_text(), "the test")
+        getattr(runner, how)()
+        runner.wait()
+        tap.wait_until(lambda: not is_running(int(pid_file.read_text())), f"its end by {how}")
+
+
+tap.main([it_is_made_and_unpacked_elsewhere, it_is_small, every_library_is_in_it_or_the_systems,
+          a_worker_needs_only_the_c_library, nothing_leads_back_to_the_build,
+          programs_say_what_they_are, the_daemon_works_there, the_readmes_commands_work,
+          its_tests_pass, whatever_goes_wrong_is_a_failure, what_has_no_time_left_is_a_failure,
+          nothing_is_left_running, it_takes_its_tests_with_it], deadline_s=110)
