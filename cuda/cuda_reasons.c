@@ -9,6 +9,8 @@
 #include "cuda/cuda_nodes.h"
 #include "proto/util.h"
 
+#include <string.h>
+
 static const struct reason {
     cudaError_t error;
     bool may_be_nodes;
@@ -48,6 +50,16 @@ static int explain_driver(struct cuda_trouble *trouble)
                 CUDA_MAJOR(version), CUDA_MINOR(version), CUDA_MAJOR(CUDART_VERSION), 0);
 }
 
+/* What was said has the sizes, where they are known. */
+static int explain_full(struct cuda_trouble *trouble)
+{
+    char said[sizeof(trouble->failure.message)];
+
+    memcpy(said, trouble->failure.message, sizeof(said));
+    return fail(&trouble->failure, STATUS_NO_MEMORY, NULL,
+                "no memory left on the GPU for a worker: %s", said);
+}
+
 /* The driver looks away where it is told to. */
 static int explain_choice(const char *visible, struct cuda_trouble *trouble)
 {
@@ -67,8 +79,7 @@ int cuda_explain(int error, struct cuda_trouble *trouble)
         return explain_driver(trouble);
     }
     if (trouble->error == cudaErrorMemoryAllocation) {
-        return fail(&trouble->failure, STATUS_NO_MEMORY, NULL,
-                    "the GPU has no memory left for a worker; nvidia-smi lists who has it");
+        return explain_full(trouble);
     }
     for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
         const struct reason *reason = &reasons[i];

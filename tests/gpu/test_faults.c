@@ -336,12 +336,13 @@ static void test_the_device_is_full_at_start(void)
     harness_shell(harness, &output,
                   "exec \"$GPUPIPED\" --socket rpc.sock --backend cuda --pinned-pool 64M");
     CHECK_EQ(output.code, 1);
-    CHECK_HAS(output.err, "memory");
+    printf("# %s", output.err);
+    CHECK_HAS(output.err, "no memory left on the GPU");
     harness_launch(harness, options);
     wire = wire_connect(harness_socket(harness));
     printf("# %s\n", wire_text(wire_call(wire, "stats", "[]"), "reason"));
     CHECK_STR(wire_text(wire_call(wire, "stats", "[]"), "backend"), "cpu");
-    CHECK_HAS(wire_text(wire_call(wire, "stats", "[]"), "reason"), "memory");
+    CHECK_HAS(wire_text(wire_call(wire, "stats", "[]"), "reason"), "no memory left on the GPU");
     wire_check_works(wire);
     end_hog(harness, hog);
 }

@@ -32,7 +32,7 @@ static const struct cause {
     {"13000", "803", false, "libcuda.so.1 and the kernel module are of different versions"},
     {"13000", "804", false, "forward compatibility"},
     {"13000", "805", false, "the MPS server cannot be reached"},
-    {"13000", "2", false, "the GPU has no memory left"},
+    {"13000", "2", false, "no memory left on the GPU"},
 };
 
 enum { N_CAUSES = sizeof(causes) / sizeof(causes[0]) };
