@@ -269,10 +269,13 @@ static int serve_one(struct control *control, struct failure *ret_failure)
     return error;
 }
 
-static int serve(struct control *control, struct failure *ret_failure)
+static int serve(struct control *control, const char *device, struct failure *ret_failure)
 {
-    int error = device_backend.open(&control->device, ret_failure);
+    int error = device == NULL ? 0 : device_backend.select(device, ret_failure);
 
+    if (error == 0) {
+        error = device_backend.open(&control->device, ret_failure);
+    }
     if (error == 0 && segments_create(&control->segments) < 0) {
         error = fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the segment table");
     }
@@ -297,11 +300,11 @@ static void finish(struct control *control)
     close_fd(&control->doorbell_fd);
 }
 
-bool control_run(int socket_fd)
+bool control_run(int socket_fd, const char *device)
 {
     struct control control = {.socket_fd = socket_fd, .doorbell_fd = -1};
     struct failure failure;
-    int error = serve(&control, &failure);
+    int error = serve(&control, device, &failure);
 
     if (error < 0) {
         send_fatal(&control, &failure);

@@ -9,7 +9,8 @@
 #include <stdbool.h>
 
 /*
- * Open the device, announce it, and serve until the front end says STOP or closes the socket.
- * Returns true then.  False: the worker cannot go on; the front end has been told why (FATAL).
+ * Open the device (NULL: the first there is), announce it, and serve until the front end says STOP
+ * or closes the socket. Returns true then.  False: the worker cannot go on; the front end has been
+ * told why (FATAL).
  */
-bool control_run(int socket_fd);
+bool control_run(int socket_fd, const char *device);

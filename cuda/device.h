@@ -66,6 +66,9 @@ struct device_completion {
 };
 
 struct device_backend {
+    /* Before all else, where the machine may have several: the one to drive, as --device names it.
+     */
+    int (*select)(const char *device, struct failure *ret_failure);
     /* What is there and how to feed it; n_ops is left to the caller.  NO_DEVICE: nothing is. */
     int (*probe)(struct worker_caps *ret_caps, struct failure *ret_failure);
     int (*open)(struct device **ret_device, struct failure *ret_failure);

@@ -23,6 +23,8 @@
  */
 #define CHUNK_SIZE (1u << 20)
 
+#define DEVICE_NAME "cpu0"
+
 struct device {
     struct cpu_threads *threads;
 };
@@ -64,10 +66,19 @@ static void read_processor_name(char *ret_name, size_t size)
     fclose(file);
 }
 
+static int cpu_select(const char *device, struct failure *ret_failure)
+{
+    if (strcmp(device, DEVICE_NAME) != 0) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "devices", "no device \"%s\"; there is %s",
+                    device, DEVICE_NAME);
+    }
+    return 0;
+}
+
 static int cpu_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
 {
     struct worker_caps caps = {.backend = "cpu",
-                               .device = "cpu0",
+                               .device = DEVICE_NAME,
                                .chunk_size = CHUNK_SIZE,
                                .n_threads = count_cpus(),
                                .numa = -1};
@@ -153,6 +164,7 @@ static void cpu_wait(struct device *device, int doorbell_fd)
 }
 
 const struct device_backend device_backend = {
+    .select = cpu_select,
     .probe = cpu_probe,
     .open = cpu_open,
     .close = cpu_close,

@@ -1,8 +1,9 @@
 /*
  * The CUDA backend: one GPU, the first that this process sees (CUDA_VISIBLE_DEVICES says which).
  *
- * Here: what the device is, why there is none, the context, and registering memory.  The work is in
- * cuda_pipeline.c and what that is made of: cuda_kernels.c, cuda_streams.c, cuda_slots.c.
+ * Here: what the device is, the context, and registering memory.  Why there is none is told by
+ * cuda_reasons.c.  The work is in cuda_pipeline.c and what that is made of: cuda_kernels.c,
+ * cuda_streams.c, cuda_slots.c.
  *
  * The context is made with the primary context's flags before anything else asks for it.  All code
  * is loaded at once (EAGER): loading at first use would stall running copies, and hide races.
@@ -11,6 +12,7 @@
  */
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_pipeline.h"
+#include "cuda/cuda_reasons.h"
 #include "cuda/device.h"
 #include "proto/util.h"
 
@@ -34,63 +36,19 @@ struct device {
     void *bases[N_SEGMENTS]; /* of registered segments; the control thread's */
 };
 
-/* ---- why there is no device ---------------------------------------------------------------- */
+/* ---- which --------------------------------------------------------------------------------- */
 
-static const struct reason {
-    cudaError_t error;
-    const char *words;
-} reasons[] = {
-    {cudaErrorNoDevice, "the NVIDIA driver works and shows no GPU (none there, or none in "
-                        "CUDA_VISIBLE_DEVICES)"},
-    {cudaErrorStubLibrary, "libcuda.so.1 is the toolkit's stub, not a driver"},
-    {cudaErrorInitializationError, "the NVIDIA driver does not start"},
-    {cudaErrorOperatingSystem, "no access to the GPU: are /dev/nvidia* there, and ours to use?"},
-    {cudaErrorUnknown,
-     "the NVIDIA driver does not start: is nvidia-uvm loaded, and its node there?"},
-    {cudaErrorDevicesUnavailable, "the GPU is in use by another process and in EXCLUSIVE_PROCESS "
-                                  "mode, or it is lost"},
-    {cudaErrorSystemDriverMismatch, "libcuda.so.1 and the loaded kernel module are of different "
-                                    "versions: reboot, or reload the module"},
-    {cudaErrorSystemNotReady, "the GPU waits for its fabric: does nvidia-fabricmanager run?"},
-    {cudaErrorCompatNotSupportedOnDevice, "forward compatibility does not support this GPU"},
-    {cudaErrorMpsConnectionFailed, "the MPS server cannot be reached"},
-    {cudaErrorNoKernelImageForDevice, "the GPU is older than compute capability 7.5"},
-};
-
-/* "13.0" of 13000. */
-#define CUDA_MAJOR(version) ((version) / 1000)
-#define CUDA_MINOR(version) ((version) % 1000 / 10)
-
-static int explain_driver(struct cuda_trouble *trouble)
+/*
+ * CUDA knows how to name a device, so it is left to choose it: what is not chosen this process
+ * never sees, and cannot disturb.  Indices are those that nvidia-smi shows, not the fastest first.
+ */
+static int cuda_select(const char *device, struct failure *ret_failure)
 {
-    int version = 0;
-
-    if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
-        return fail(&trouble->failure, STATUS_NO_DEVICE, NULL,
-                    "no NVIDIA driver: there is no libcuda.so.1");
+    if (setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1) < 0 ||
+        setenv("CUDA_VISIBLE_DEVICES", device, 1) < 0) {
+        return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the environment");
     }
-    return fail(&trouble->failure, STATUS_NO_DEVICE, NULL,
-                "the NVIDIA driver is too old: it knows CUDA %d.%d, this program needs %d.%d or "
-                "later",
-                CUDA_MAJOR(version), CUDA_MINOR(version), CUDA_MAJOR(CUDART_VERSION), 0);
-}
-
-/* What stands in the way, for whoever can do something about it. */
-static int explain(int error, struct cuda_trouble *trouble)
-{
-    if (error == 0) {
-        return 0;
-    }
-    if (trouble->error == cudaErrorInsufficientDriver) {
-        return explain_driver(trouble);
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
-        if (reasons[i].error == trouble->error) {
-            return fail(&trouble->failure, STATUS_NO_DEVICE, NULL, "%s (%s)", reasons[i].words,
-                        cudaGetErrorName(trouble->error));
-        }
-    }
-    return error;
+    return 0;
 }
 
 /* ---- what is there ------------------------------------------------------------------------- */
@@ -138,7 +96,7 @@ static int probe_device(struct worker_caps *ret_caps, struct cuda_trouble *ret_t
 static int cuda_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
 {
     struct cuda_trouble trouble;
-    int error = explain(probe_device(ret_caps, &trouble), &trouble);
+    int error = cuda_explain(probe_device(ret_caps, &trouble), &trouble);
 
     if (error < 0) {
         *ret_failure = trouble.failure;
@@ -192,7 +150,7 @@ static int cuda_open(struct device **ret_device, struct failure *ret_failure)
     if (device == NULL) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the device");
     }
-    error = explain(open_device(device, &trouble), &trouble);
+    error = cuda_explain(open_device(device, &trouble), &trouble);
     if (error < 0) {
         *ret_failure = trouble.failure;
         cuda_close(device);
@@ -258,6 +216,7 @@ static void cuda_wait(struct device *device, int doorbell_fd)
 }
 
 const struct device_backend device_backend = {
+    .select = cuda_select,
     .probe = cuda_probe,
     .open = cuda_open,
     .close = cuda_close,

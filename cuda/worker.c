@@ -29,29 +29,36 @@
 /* Whoever must die for want of memory, let it be a worker: the front end replaces it. */
 #define OOM_SCORE "500"
 
-static int print_help(void)
+static int print_help(const char *device)
 {
-    printf("Usage: %s [--probe | --version | --help]\n"
+    (void)device;
+    printf("Usage: %s [--device ID] [--probe | --version | --help]\n"
            "Drives one device for gpupiped, which starts it.\n\n"
-           "  --probe    print the device and its limits as key=value lines\n"
-           "  --version  print the version\n"
-           "  --help     print this\n",
+           "  --device ID  of several: an index as nvidia-smi shows it, or a UUID\n"
+           "  --probe      print the device and its limits as key=value lines\n"
+           "  --version    print the version\n"
+           "  --help       print this\n",
            program_invocation_short_name);
     return EXIT_SUCCESS;
 }
 
-static int print_version(void)
+static int print_version(const char *device)
 {
+    (void)device;
     printf("%s %s\n", program_invocation_short_name, GPUPIPE_VERSION);
     return EXIT_SUCCESS;
 }
 
-static int print_probe(void)
+static int print_probe(const char *device)
 {
     struct worker_caps caps;
     struct failure failure;
+    int error = device == NULL ? 0 : device_backend.select(device, &failure);
 
-    if (device_backend.probe(&caps, &failure) < 0) {
+    if (error == 0) {
+        error = device_backend.probe(&caps, &failure);
+    }
+    if (error < 0) {
         fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, status_name(failure.status),
                 failure.message);
         return EXIT_FAILURE;
@@ -107,7 +114,7 @@ static void settle_process(void)
     fcntl(WORKER_CONTROL_FD, F_SETFL, fcntl(WORKER_CONTROL_FD, F_GETFL) & ~O_NONBLOCK);
 }
 
-static int run(void)
+static int run(const char *device)
 {
     if (!has_control_socket()) {
         fprintf(stderr,
@@ -116,12 +123,12 @@ static int run(void)
         return EXIT_USAGE;
     }
     settle_process();
-    return control_run(WORKER_CONTROL_FD) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return control_run(WORKER_CONTROL_FD, device) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static const struct option {
     const char *name;
-    int (*run)(void);
+    int (*run)(const char *device); /* NULL: the first there is */
 } options[] = {
     {"--probe", print_probe},
     {"--version", print_version},
@@ -130,12 +137,19 @@ static const struct option {
 
 int main(int argc, char **argv)
 {
+    const char *device = NULL;
+
+    if (argc >= 3 && strcmp(argv[1], "--device") == 0) {
+        device = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc == 1) {
-        return run();
+        return run(device);
     }
     for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(options); i++) {
         if (strcmp(argv[1], options[i].name) == 0) {
-            return options[i].run();
+            return options[i].run(device);
         }
     }
     fprintf(stderr, "%s: unknown arguments; try --help\n", program_invocation_short_name);

@@ -15,21 +15,23 @@
 
 void config_print_help(void)
 {
-    printf("Usage: gpupiped [OPTION]...\n"
-           "Copy, compute and copy back for many programs at once, over a Unix socket.\n\n"
-           "  --socket PATH           listen here (default: the service manager's socket, else\n"
-           "                          $XDG_RUNTIME_DIR/gpupiped/rpc.sock, as root\n"
-           "                          /run/gpupiped/rpc.sock)\n"
-           "  --backend auto|cuda|cpu what computes (default auto: a GPU where its worker is\n"
-           "                          installed)\n"
-           "  --devices LIST          only these devices (default: all)\n"
-           "  --pinned-pool SIZE      memory for clients' data: bytes, or with K, M, G\n"
-           "                          (default 256M, at least 64M)\n"
-           "  --worker-env NAME=VALUE pass a variable to workers (repeatable); nothing else is\n"
-           "  --log-level LEVEL       error, warning, info or debug (default info)\n"
-           "  --version               print the version\n"
-           "  --help                  print this\n\n"
-           "SIGTERM stops it: no new work, what is in flight finishes within 10 s.\n");
+    printf(
+        "Usage: gpupiped [OPTION]...\n"
+        "Copy, compute and copy back for many programs at once, over a Unix socket.\n\n"
+        "  --socket PATH           listen here (default: the service manager's socket, else\n"
+        "                          $XDG_RUNTIME_DIR/gpupiped/rpc.sock, as root\n"
+        "                          /run/gpupiped/rpc.sock)\n"
+        "  --backend auto|cuda|cpu what computes (default auto: a GPU where its worker is\n"
+        "                          installed)\n"
+        "  --devices LIST          only these GPUs: indices as nvidia-smi shows them, or UUIDs;\n"
+        "                          this version uses the first (default: the first there is)\n"
+        "  --pinned-pool SIZE      memory for clients' data: bytes, or with K, M, G\n"
+        "                          (default 256M, at least 64M)\n"
+        "  --worker-env NAME=VALUE pass a variable to workers (repeatable); nothing else is\n"
+        "  --log-level LEVEL       error, warning, info or debug (default info)\n"
+        "  --version               print the version\n"
+        "  --help                  print this\n\n"
+        "SIGTERM stops it: no new work, what is in flight finishes within 10 s.\n");
 }
 
 static bool read_size(const char *text, size_t *ret_size)

@@ -13,7 +13,7 @@
 struct config {
     const char *socket_path; /* NULL: the default, or what the service manager passed */
     const char *backend;     /* "auto", "cpu" or "cuda" */
-    const char *devices;     /* NULL: all */
+    const char *devices;     /* NULL: whichever there are */
     size_t pool_size;        /* bytes */
     enum log_level log_level;
     const char **worker_env; /* NAME=VALUE */

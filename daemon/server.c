@@ -4,6 +4,7 @@
  */
 #include "daemon/server.h"
 
+#include "daemon/devices.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "proto/util.h"
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+
+#define STATUS_SIZE 768 /* holds two reasons */
 
 #define TICK_MS 100 /* resolution of the time limits, all of them seconds, and of deadlines */
 
@@ -31,7 +34,7 @@ static void describe(const struct server *server, char *ret_text, size_t size)
 
 static void set_device_state(struct server *server, const char *state, const char *reason)
 {
-    char status[512];
+    char status[STATUS_SIZE];
 
     server->device_state = state;
     snprintf(server->device_reason, sizeof(server->device_reason), "%s", reason);
@@ -54,7 +57,7 @@ static void on_worker_ready(void *owner)
 {
     struct server *server = owner;
     const struct worker_caps *caps = worker_link_caps(server->link);
-    char status[512];
+    char status[STATUS_SIZE];
 
     snprintf(server->backend, sizeof(server->backend), "%.15s", caps->backend);
     scheduler_configure(&server->scheduler, caps);
@@ -73,7 +76,7 @@ static void on_worker_ready(void *owner)
 static void fall_back(struct server *server, const char *reason)
 {
     server->may_fall_back = false;
-    snprintf(server->reason, sizeof(server->reason), "--backend auto: %.110s", reason);
+    snprintf(server->reason, sizeof(server->reason), "--backend auto: %.230s", reason);
     snprintf(server->backend, sizeof(server->backend), "cpu");
 }
 
@@ -249,6 +252,27 @@ static void init_loop(struct server *server)
     }
 }
 
+/* Which one the worker is to drive; left alone where any will do. */
+static int choose_device(const struct config *config, char ret_device[WORKER_DEVICE_SIZE],
+                         struct failure *ret_failure)
+{
+    int r = 0;
+
+    if (config->devices == NULL) {
+        return 0;
+    }
+    if (strcmp(config->backend, "cpu") != 0) {
+        r = devices_first(config->devices, ret_device, WORKER_DEVICE_SIZE, ret_failure);
+    } else if (strcmp(config->devices, "cpu0") != 0) {
+        r = fail(ret_failure, STATUS_INVALID_PARAM, "devices",
+                 "--devices: with --backend cpu there is only cpu0, not \"%s\"", config->devices);
+    }
+    if (r == 0 && strchr(config->devices, ',') != NULL) {
+        log_warning("--devices: this version uses the first, %s", ret_device);
+    }
+    return r;
+}
+
 /*
  * auto takes the GPU where its worker is installed and the CPU where not; it never falls from one
  * to the other later.
@@ -269,8 +293,11 @@ static int start_worker(struct server *server, const struct config *config, stru
         .on_done = on_chunk_done,
         .on_lost = on_chunk_lost,
     };
-    int r = 0;
+    int r = choose_device(config, link.device, ret_failure);
 
+    if (r < 0) {
+        return r;
+    }
     server->may_fall_back = strcmp(config->backend, "auto") == 0;
     if (server->may_fall_back) {
         link.backend = "cuda";
@@ -281,20 +308,11 @@ static int start_worker(struct server *server, const struct config *config, stru
     r = worker_link_create(&link, &server->link, ret_failure);
     if (r == -STATUS_NO_DEVICE && server->may_fall_back) {
         link.backend = "cpu";
+        link.device[0] = '\0';
         fall_back(server, "no GPU worker installed");
         r = worker_link_create(&link, &server->link, ret_failure);
     }
     return r;
-}
-
-static int check_devices(const struct config *config, struct failure *ret_failure)
-{
-    if (config->devices != NULL && strcmp(config->backend, "cuda") != 0 &&
-        strcmp(config->devices, "cpu0") != 0) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "devices",
-                    "--devices: there is only cpu0 without a GPU worker");
-    }
-    return 0;
 }
 
 static int server_init(struct server *server, const struct config *config, struct spawner *spawner,
@@ -309,10 +327,7 @@ static int server_init(struct server *server, const struct config *config, struc
         server->epoch = server->start_ns;
     }
     server->epoch &= (UINT64_C(1) << 53) - 1; /* ids fit a double */
-    int r = check_devices(config, ret_failure);
-    if (r == 0) {
-        r = listener_open(server, config, ret_failure);
-    }
+    int r = listener_open(server, config, ret_failure);
     if (r == 0) {
         r = pool_create(config->pool_size, &server->pool, ret_failure);
     }

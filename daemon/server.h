@@ -37,10 +37,10 @@ struct server {
     uint64_t epoch; /* random: differs between two starts */
 
     char backend[16];         /* in use or asked for */
-    char reason[128];         /* why this one */
+    char reason[256];         /* why this one */
     bool may_fall_back;       /* to the CPU, because the GPU worker did not start (yet) */
     const char *device_state; /* "starting", "ready", "restarting" */
-    char device_reason[128];
+    char device_reason[256];
 
     struct pool *pool;
     struct job_slots *job_slots;

@@ -28,6 +28,7 @@ struct spawner {
 
 struct spawn_request {
     char backend[MANIFEST_NAME_SIZE];
+    char device[WORKER_DEVICE_SIZE];
 };
 
 struct spawn_reply {
@@ -63,9 +64,8 @@ static int find_program(const struct nest *nest, const char *backend, char *ret_
 }
 
 /* In the worker, between clone and exec: only async-signal-safe calls. */
-_Noreturn static void become_worker(const char *path, char **environment, int control_fd)
+_Noreturn static void become_worker(char **argv, char **environment, int control_fd)
 {
-    char *argv[] = {(char *)path, NULL};
     struct control_message message = {.type = CONTROL_FATAL, .abi = WORKER_ABI};
     sigset_t none;
 
@@ -81,7 +81,7 @@ _Noreturn static void become_worker(const char *path, char **environment, int co
     }
     syscall(SYS_close_range, WORKER_CONTROL_FD + 1, ~0u, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execve(path, argv, environment);
+    execve(argv[0], argv, environment);
     fail(&message.fatal, STATUS_NO_DEVICE, NULL, "cannot start the worker program: %s",
          strerror(errno));
     channel_send_packet(WORKER_CONTROL_FD, &message, sizeof(message), NULL, 0);
@@ -93,7 +93,7 @@ _Noreturn static void become_worker(const char *path, char **environment, int co
  * filter cannot look into clone3's arguments, so one that refuses namespaces, as systemd's
  * RestrictNamespaces= does, answers every clone3 with ENOSYS.
  */
-static pid_t start_worker(const char *path, char **environment, int control_fd, int *ret_pid_fd)
+static pid_t start_worker(char **argv, char **environment, int control_fd, int *ret_pid_fd)
 {
     int pid_fd = -1;
     pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD, NULL, &pid_fd, NULL, 0);
@@ -102,7 +102,7 @@ static pid_t start_worker(const char *path, char **environment, int control_fd, 
         return -errno;
     }
     if (pid == 0) {
-        become_worker(path, environment, control_fd);
+        become_worker(argv, environment, control_fd);
     }
     *ret_pid_fd = pid_fd;
     return pid;
@@ -112,16 +112,22 @@ static void answer_request(const struct nest *nest, int fd, struct spawn_request
                            int control_fd)
 {
     char path[PATH_MAX];
+    char *argv[] = {path, NULL, NULL, NULL};
     _cleanup_(close_fd) int pid_fd = -1;
     struct spawn_reply reply = {0};
 
     request->backend[sizeof(request->backend) - 1] = '\0';
+    request->device[sizeof(request->device) - 1] = '\0';
+    if (request->device[0] != '\0') {
+        argv[1] = (char *)"--device";
+        argv[2] = request->device;
+    }
     if (find_program(nest, request->backend, path, sizeof(path)) < 0) {
         fail(&reply.failure, STATUS_NO_DEVICE, "backend",
              "the worker program gpupipe-worker-%s is not installed beside gpupiped",
              request->backend);
     } else {
-        reply.pid = start_worker(path, nest->environment, control_fd, &pid_fd);
+        reply.pid = start_worker(argv, nest->environment, control_fd, &pid_fd);
         if (reply.pid < 0) {
             fail(&reply.failure, STATUS_INTERNAL, NULL, "cannot start a worker process: %s",
                  strerror(-reply.pid));
@@ -226,8 +232,8 @@ bool spawner_is_gone(const struct spawner *spawner)
     return poll(&socket, 1, 0) > 0; /* POLLHUP */
 }
 
-int spawner_start(struct spawner *spawner, const char *backend, int control_fd, pid_t *ret_pid,
-                  struct failure *ret_failure)
+int spawner_start(struct spawner *spawner, const char *backend, const char *device, int control_fd,
+                  pid_t *ret_pid, struct failure *ret_failure)
 {
     struct spawn_request request = {0};
     struct spawn_reply reply;
@@ -235,6 +241,7 @@ int spawner_start(struct spawner *spawner, const char *backend, int control_fd, 
     uint32_t n_fds = 1;
 
     snprintf(request.backend, sizeof(request.backend), "%s", backend);
+    snprintf(request.device, sizeof(request.device), "%s", device);
     if (channel_send_packet(spawner->fd, &request, sizeof(request), &control_fd, 1) < 0 ||
         channel_receive_packet(spawner->fd, &reply, sizeof(reply), &pid_fd, &n_fds) !=
             sizeof(reply)) {

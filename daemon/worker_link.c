@@ -459,8 +459,8 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
     worker->generation = ++link->generation;
     worker->doorbell_fd = -1;
     worker->control_fd = control[0];
-    worker->pid_fd = spawner_start(link->config.spawner, link->config.backend, control[1],
-                                   &worker->pid, ret_failure);
+    worker->pid_fd = spawner_start(link->config.spawner, link->config.backend, link->config.device,
+                                   control[1], &worker->pid, ret_failure);
     close(control[1]);
     if (worker->pid_fd < 0) {
         int r = worker->pid_fd;
@@ -583,6 +583,7 @@ void worker_link_set_backend(struct worker_link *link, const char *backend)
 {
     assert(link->ops == NULL);
     link->config.backend = backend;
+    link->config.device[0] = '\0';
 }
 
 const struct worker_caps *worker_link_caps(const struct worker_link *link)

@@ -37,7 +37,8 @@ struct worker_link_config {
     struct spawner *spawner;
     struct pool *pool;
     struct job_slots *job_slots;
-    const char *backend; /* the program is gpupipe-worker-<backend>; a literal */
+    const char *backend;             /* the program is gpupipe-worker-<backend>; a literal */
+    char device[WORKER_DEVICE_SIZE]; /* of that backend; "": the first it finds */
 
     void *owner; /* what the callbacks get */
     /* It takes work (again); caps and ops are known. */
@@ -63,7 +64,7 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
 void worker_link_destroy(struct worker_link *link);
 
 bool worker_link_is_ready(const struct worker_link *link);
-/* The next worker is of this backend (a literal): only before the first on_ready. */
+/* The next worker is of this backend (a literal), any device: only before the first on_ready. */
 void worker_link_set_backend(struct worker_link *link, const char *backend);
 /* Valid from the first on_ready on. */
 const struct worker_caps *worker_link_caps(const struct worker_link *link);

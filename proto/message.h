@@ -183,7 +183,7 @@ struct msg_device {
     char uuid[WORKER_DEVICE_SIZE];
     char state[16]; /* "starting", "ready", "restarting", "absent" */
     char backend[16];
-    char reason[128]; /* why it is not ready, or why this backend was chosen */
+    char reason[256]; /* why it is not ready, or why this backend was chosen */
     int32_t numa;
     uint64_t memory;
 };
@@ -217,7 +217,7 @@ struct msg_device {
 struct msg_stats {
     char version[32];
     char backend[16];
-    char reason[128]; /* why this backend */
+    char reason[256]; /* why this backend */
 #define X(field, doc) uint64_t field;
     STATS_LIST(X)
 #undef X

@@ -159,6 +159,8 @@ static void test_bad_options(void)
     check_refuses(harness, "--backend", "backend");
     check_refuses(harness, "--socket rpc.sock --pinned-pool lots", "lots");
     check_refuses(harness, "--socket rpc.sock --pinned-pool 0", "pinned-pool");
+    check_refuses(harness, "--socket rpc.sock --pinned-pool 1024G",
+                  "less than the pool of 1048576");
     check_refuses(harness, "--socket rpc.sock --log-level loud", "loud");
     check_refuses(harness, "--socket rpc.sock --worker-env NOVALUE", "NOVALUE");
     check_refuses(harness, "--socket rpc.sock stray", "stray");
@@ -367,6 +369,22 @@ static void test_workers_that_die_again_and_again(void)
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "worker_deaths"), 6);
 }
 
+/* The daemon once waited for a service manager that had stopped reading, and served nobody. */
+static void test_a_service_manager_that_does_not_read(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    pid_t worker = 0;
+
+    for (unsigned i = 0; i < 16; i++) { /* two datagrams each; the socket holds ten */
+        worker = harness_await_worker(daemon, worker);
+        wire_check_works(wire);
+        kill(worker, SIGKILL);
+    }
+    harness_await_worker(daemon, worker);
+    wire_check_works(wire);
+}
+
 CHECK_MAIN(CHECK_TEST(test_tells_the_service_manager), CHECK_TEST(test_no_watchdog_unless_asked),
            CHECK_TEST(test_sigterm_finishes_what_is_in_flight), CHECK_TEST(test_sigint_ends_it_too),
            CHECK_TEST(test_socket_activation), CHECK_TEST(test_two_daemons_on_one_path),
@@ -378,4 +396,5 @@ CHECK_MAIN(CHECK_TEST(test_tells_the_service_manager), CHECK_TEST(test_no_watchd
            CHECK_TEST(test_the_workers_environment_is_clean),
            CHECK_TEST(test_a_dead_worker_is_replaced),
            CHECK_TEST(test_work_lost_with_its_worker_is_answered),
-           CHECK_TEST(test_workers_that_die_again_and_again))
+           CHECK_TEST(test_workers_that_die_again_and_again),
+           CHECK_TEST(test_a_service_manager_that_does_not_read))
