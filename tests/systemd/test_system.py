@@ -203,7 +203,9 @@ def a_killed_worker_is_replaced():
     before = need_sandbox().await_processes()
     status = sandbox.show("StatusText")
     os.kill(before["gpupipe-worker-"], signal.SIGKILL)
-    sandbox.await_end({"worker": before["gpupipe-worker-"]})
+    # Once the next one starts, the daemon has noticed: work sent before that may be DEVICE_LOST.
+    tap.wait_until(lambda: sandbox.processes().get("gpupipe-worker-", before["gpupipe-worker-"])
+                   != before["gpupipe-worker-"], "the next worker")
     sandbox.hash()
     tap.equal(sandbox.await_processes()["gpupiped"], before["gpupiped"])
     tap.equal(sandbox.show("StatusText"), status)
