@@ -17,6 +17,7 @@
 
 #define N_KINDS   (WORK_FINISH + 1)
 #define N_THREADS 256u /* of a block, where an op does not say; not tuned */
+#define N_BYTES   4u   /* of the largest array for each thread, where a record is small */
 #define WARP      32u
 
 #define X(name) extern const uint8_t gp_fatbin_##name[];
@@ -50,7 +51,9 @@ struct shape {
 
 /*
  * Where min_parallel says that a record is a lane's long work, few records are spread over many
- * processors in small blocks.  Otherwise a step may be as small as a byte.
+ * processors in small blocks.  Otherwise a step may be as small as a byte, and a thread has a few
+ * of them at most: urgent kernels begin when a block ends, so a grid no larger than the device
+ * would make them wait for all of a bulk kernel.
  */
 static struct shape map_shape(const struct cuda_kernels *kernels, const struct op_code *code,
                               const struct cuda_launch *launch)
@@ -63,7 +66,7 @@ static struct shape map_shape(const struct cuda_kernels *kernels, const struct o
     }
     if (code->manifest->min_parallel == 1) {
         return (struct shape){
-            (uint32_t)MIN(div_round_up(launch->n_bytes, N_THREADS), (uint64_t)kernels->n_blocks),
+            (uint32_t)MIN(div_round_up(launch->n_bytes, N_THREADS * N_BYTES), (uint64_t)INT32_MAX),
             N_THREADS};
     }
     n_each = MAX(div_round_up(n_records * launch->n_chunks, kernels->n_processors), UINT64_C(1));

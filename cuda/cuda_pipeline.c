@@ -421,7 +421,7 @@ int cuda_pipeline_poll(struct cuda_pipeline *pipeline, struct device_completion 
     uint32_t n = 0;
 
     for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        for (uint32_t i = 0; i < CUDA_STREAMS && !pipeline->is_lost; i++) {
+        for (uint32_t i = 0; i < pipeline->streams->n && !pipeline->is_lost; i++) {
             n += poll_stream(pipeline, priority, &pipeline->streams->all[priority][i],
                              &ret_completions[n], max - n);
         }
@@ -454,7 +454,8 @@ void cuda_pipeline_wait(struct cuda_pipeline *pipeline, int doorbell_fd)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-int cuda_pipeline_create(struct cuda_pipeline **ret_pipeline, struct cuda_trouble *ret_trouble)
+int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline,
+                         struct cuda_trouble *ret_trouble)
 {
     struct cuda_pipeline *pipeline = calloc(1, sizeof(*pipeline));
     int error;
@@ -464,7 +465,7 @@ int cuda_pipeline_create(struct cuda_pipeline **ret_pipeline, struct cuda_troubl
     }
     error = cuda_kernels_create(&pipeline->kernels, ret_trouble);
     if (error == 0) {
-        error = cuda_streams_create(&pipeline->streams, ret_trouble);
+        error = cuda_streams_create(n_streams, &pipeline->streams, ret_trouble);
     }
     if (error == 0) {
         error = cuda_slots_create(&pipeline->slots, ret_trouble);

@@ -12,8 +12,9 @@
 
 struct cuda_pipeline;
 
-/* Allocates, loads and creates all that the hot path uses. */
-int cuda_pipeline_create(struct cuda_pipeline **ret_pipeline, struct cuda_trouble *ret_trouble);
+/* Allocates, loads and creates all that the hot path uses; n_streams of each priority. */
+int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline,
+                         struct cuda_trouble *ret_trouble);
 /* Waits for what is in flight.  NULL is fine. */
 void cuda_pipeline_destroy(struct cuda_pipeline *pipeline);
 

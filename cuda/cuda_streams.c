@@ -24,18 +24,19 @@ static int create_all(struct cuda_streams *streams, struct cuda_trouble *ret_tro
     int least = 0, greatest = 0;
     int error = CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), ret_trouble);
 
-    for (uint32_t i = 0; i < PRIORITY_COUNT * CUDA_STREAMS && error == 0; i++) {
-        enum priority priority = i / CUDA_STREAMS;
+    for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n && error == 0; i++) {
+        enum priority priority = i / streams->n;
 
         error = CUDA_CHECK(cudaStreamCreateWithPriority(
-                               &streams->all[priority][i % CUDA_STREAMS].handle,
+                               &streams->all[priority][i % streams->n].handle,
                                cudaStreamNonBlocking, priority_of(priority, least, greatest)),
                            ret_trouble);
     }
     return error;
 }
 
-int cuda_streams_create(struct cuda_streams **ret_streams, struct cuda_trouble *ret_trouble)
+int cuda_streams_create(uint32_t n, struct cuda_streams **ret_streams,
+                        struct cuda_trouble *ret_trouble)
 {
     struct cuda_streams *streams = calloc(1, sizeof(*streams));
     int error;
@@ -43,6 +44,7 @@ int cuda_streams_create(struct cuda_streams **ret_streams, struct cuda_trouble *
     if (streams == NULL) {
         return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the table of streams");
     }
+    streams->n = n;
     error = create_all(streams, ret_trouble);
     if (error < 0) {
         cuda_streams_destroy(streams);
@@ -57,9 +59,9 @@ void cuda_streams_destroy(struct cuda_streams *streams)
     if (streams == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < PRIORITY_COUNT * CUDA_STREAMS; i++) {
-        if (streams->all[i / CUDA_STREAMS][i % CUDA_STREAMS].handle != NULL) {
-            cudaStreamDestroy(streams->all[i / CUDA_STREAMS][i % CUDA_STREAMS].handle);
+    for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n; i++) {
+        if (streams->all[i / streams->n][i % streams->n].handle != NULL) {
+            cudaStreamDestroy(streams->all[i / streams->n][i % streams->n].handle);
         }
     }
     free(streams);
@@ -69,7 +71,7 @@ struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priorit
 {
     struct cuda_stream *best = &streams->all[priority][0];
 
-    for (uint32_t i = 1; i < CUDA_STREAMS; i++) {
+    for (uint32_t i = 1; i < streams->n; i++) {
         if (streams->all[priority][i].n_slots < best->n_slots) {
             best = &streams->all[priority][i];
         }

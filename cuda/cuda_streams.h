@@ -11,7 +11,8 @@
 
 /* Of each priority.  One reaches half of the link, two nine tenths; more than three gain nothing
  * there, but let narrow kernels run side by side. */
-#define CUDA_STREAMS 4u
+#define CUDA_STREAMS     4u
+#define CUDA_STREAMS_MAX CUDA_SLOTS
 
 /* A stream does what it is given in order, so only its oldest launch need be asked. */
 struct cuda_stream {
@@ -22,10 +23,13 @@ struct cuda_stream {
 };
 
 struct cuda_streams {
-    struct cuda_stream all[PRIORITY_COUNT][CUDA_STREAMS];
+    uint32_t n; /* of each priority */
+    struct cuda_stream all[PRIORITY_COUNT][CUDA_STREAMS_MAX];
 };
 
-int cuda_streams_create(struct cuda_streams **ret_streams, struct cuda_trouble *ret_trouble);
+/* n of each priority, 1 to CUDA_STREAMS_MAX. */
+int cuda_streams_create(uint32_t n, struct cuda_streams **ret_streams,
+                        struct cuda_trouble *ret_trouble);
 /* NULL is fine. */
 void cuda_streams_destroy(struct cuda_streams *streams);
 

@@ -13,6 +13,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_pipeline.h"
 #include "cuda/cuda_reasons.h"
+#include "cuda/cuda_streams.h"
 #include "cuda/device.h"
 #include "proto/util.h"
 
@@ -106,10 +107,36 @@ static int cuda_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
+/*
+ * GPUPIPE_STREAMS is for benchmarks, which compare pools of several sizes; no installed worker has
+ * it but through --worker-env.
+ */
+static int read_n_streams(uint32_t *ret_n, struct cuda_trouble *ret_trouble)
+{
+    const char *text = getenv("GPUPIPE_STREAMS");
+    unsigned long n = CUDA_STREAMS;
+    char *end;
+
+    if (text != NULL) {
+        n = strtoul(text, &end, 10);
+        if (end == text || *end != '\0' || n < 1 || n > CUDA_STREAMS_MAX) {
+            return cuda_trouble(ret_trouble, STATUS_INVALID_PARAM,
+                                "GPUPIPE_STREAMS takes a number from 1 to %u, not \"%s\"",
+                                CUDA_STREAMS_MAX, text);
+        }
+    }
+    *ret_n = (uint32_t)n;
+    return 0;
+}
+
 static int open_device(struct device *device, struct cuda_trouble *ret_trouble)
 {
-    int error;
+    uint32_t n_streams = 0;
+    int error = read_n_streams(&n_streams, ret_trouble);
 
+    if (error < 0) {
+        return error;
+    }
     if (setenv("CUDA_MODULE_LOADING", "EAGER", 1) < 0) {
         return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the environment");
     }
@@ -123,7 +150,7 @@ static int open_device(struct device *device, struct cuda_trouble *ret_trouble)
         error = CUDA_CHECK(cudaSetDevice(0), ret_trouble);
     }
     if (error == 0) {
-        error = cuda_pipeline_create(&device->pipeline, ret_trouble);
+        error = cuda_pipeline_create(n_streams, &device->pipeline, ret_trouble);
     }
     return error;
 }

@@ -74,27 +74,26 @@ void bench_end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* gpupiped as this build made it, or as it lies in a bundle. */
-static void find_daemon(char *ret_path, size_t size)
+/* Where a program of this project lies, seen from the benchmarks: as built, or in a bundle. */
+void bench_find(const char *program, char *ret_path, size_t size)
 {
-    static const char *const places[] = {"daemon/gpupiped", "bin/gpupiped"};
+    static const char *const folders[] = {"bin", "libexec/gpupipe"};
+    const char *name = strrchr(program, '/') + 1;
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
     if (n < 0) {
-        bench_fail("/proc/self/exe: %s", strerror(errno));
+        bench_fail("no /proc");
     }
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
-    for (unsigned i = 0; i < 2; i++) {
-        if ((size_t)snprintf(ret_path, size, "%s/../../%s", self, places[i]) >= size) {
-            bench_fail("the path of this build is too long; use --daemon");
-        }
-        if (access(ret_path, X_OK) == 0) {
-            return;
-        }
+    int length = snprintf(ret_path, size, "%s/../../%s", self, program);
+    for (unsigned i = 0; i < 2 && (size_t)length < size && access(ret_path, X_OK) != 0; i++) {
+        length = snprintf(ret_path, size, "%s/../../%s/%s", self, folders[i], name);
     }
-    bench_fail("there is no gpupiped beside the benchmarks; use --daemon");
+    if ((size_t)length >= size || access(ret_path, X_OK) != 0) {
+        bench_fail("there is no %s beside the benchmarks", name);
+    }
 }
 
 /* Does it answer a ping?  It takes connections from its start on and serves them once READY. */
@@ -147,20 +146,21 @@ static pid_t find_worker(pid_t daemon)
     return worker;
 }
 
-static _Noreturn void become_daemon(const char *path, const char *socket_path)
+static _Noreturn void become_daemon(const char *path, const char *socket_path, const char *backend)
 {
-    execl(path, path, "--socket", socket_path, "--backend", "cpu", "--log-level", "warning", NULL);
+    execl(path, path, "--socket", socket_path, "--backend", backend, "--log-level", "warning",
+          NULL);
     fprintf(stderr, "%s: %s\n", path, strerror(errno));
     _exit(127);
 }
 
-void bench_daemon_start(struct bench_daemon *daemon, const char *path)
+void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend)
 {
     char built[PATH_MAX + 32];
     uint64_t start_ns = now_ns();
 
     if (path == NULL) {
-        find_daemon(built, sizeof(built));
+        bench_find("daemon/gpupiped", built, sizeof(built));
         path = built;
     }
     snprintf(daemon->folder, sizeof(daemon->folder), "/tmp/gpupipe-bench-XXXXXX");
@@ -170,7 +170,7 @@ void bench_daemon_start(struct bench_daemon *daemon, const char *path)
     snprintf(daemon->socket_path, sizeof(daemon->socket_path), "%s/rpc.sock", daemon->folder);
     daemon->pid = bench_fork();
     if (daemon->pid == 0) {
-        become_daemon(path, daemon->socket_path);
+        become_daemon(path, daemon->socket_path, backend);
     }
     while (!answers(daemon->socket_path)) {
         if (waitpid(daemon->pid, NULL, WNOHANG) == daemon->pid ||
@@ -422,6 +422,18 @@ void bench_report_row(struct bench_report *report, const struct bench_cell *cell
         fputs("}", report->json);
     }
     report->has_rows = true;
+}
+
+void bench_report_claim(struct bench_report *report, const char *claim, double ratio, double bound)
+{
+    const struct bench_cell row[] = {
+        {"claim                                   ", claim, 0, 0},
+        {"ratio", NULL, ratio, 3},
+        {"at_least", NULL, bound, 2},
+        {"reached", ratio >= bound ? "yes" : "no", 0, 0},
+    };
+
+    bench_report_row(report, row, ARRAY_SIZE(row));
 }
 
 void bench_report_destroy(struct bench_report *report)

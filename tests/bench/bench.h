@@ -30,8 +30,11 @@ struct bench_daemon {
     pid_t worker;
 };
 
+/* A program of this build, as "daemon/gpupiped". */
+void bench_find(const char *program, char *ret_path, size_t size);
+
 /* path NULL: the daemon of this build.  Returns once it is ready. */
-void bench_daemon_start(struct bench_daemon *daemon, const char *path);
+void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend);
 void bench_daemon_stop(struct bench_daemon *daemon);
 
 /* fork(), and the child dies with this process.  0 in the child, which ends with _exit(). */
@@ -86,4 +89,6 @@ struct bench_report *bench_report_create(const char *benchmark, const char *json
 void bench_report_table(struct bench_report *report, const char *title, const char *explanation);
 /* Headings come from the first row of a table. */
 void bench_report_row(struct bench_report *report, const struct bench_cell *cells, size_t n);
+/* A row of a table of claims: a ratio, and the bound that it is to reach. */
+void bench_report_claim(struct bench_report *report, const char *claim, double ratio, double bound);
 void bench_report_destroy(struct bench_report *report);

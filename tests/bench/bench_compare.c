@@ -178,7 +178,7 @@ static void start(struct subject *subject, const char *path)
         .n_data = 1,
     };
 
-    bench_daemon_start(&subject->daemon, path);
+    bench_daemon_start(&subject->daemon, path, "cpu");
     calls_open(&subject->calls, subject->daemon.socket_path);
     calls_prepare_run(&subject->calls, &run);
 }

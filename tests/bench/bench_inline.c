@@ -42,6 +42,7 @@ static const size_t push_sizes[] = {64u << 10, 256u << 10, 1u << 20, 4u << 20};
 
 struct options {
     const char *daemon;
+    const char *backend;
     const char *json;
     size_t size;
     size_t n_rounds;
@@ -400,6 +401,7 @@ static void print_help(void)
     printf("Usage: bench_inline [OPTION]...\n"
            "Data through a private gpupiped against the same work without one.\n\n"
            "  --daemon PATH   the daemon (default: of this build)\n"
+           "  --backend B     cpu or cuda (default cpu)\n"
            "  --size SIZE     bytes of one round, whole 4M (default 256M)\n"
            "  --rounds N      rounds of each case, 1 to 99 (default 7)\n"
            "  --ops LIST      copy, sha256 or copy,sha256 (default: both)\n"
@@ -421,22 +423,22 @@ static void read_ops(const char *text, struct options *ret_options)
 static void read_options(int argc, char **argv, struct options *ret_options)
 {
     static const struct option long_options[] = {
-        {"daemon", required_argument, NULL, 'd'},
-        {"size", required_argument, NULL, 's'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"ops", required_argument, NULL, 'o'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"daemon", required_argument, NULL, 'd'}, {"backend", required_argument, NULL, 'b'},
+        {"size", required_argument, NULL, 's'},   {"rounds", required_argument, NULL, 'r'},
+        {"ops", required_argument, NULL, 'o'},    {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {0},
     };
     int option;
 
-    *ret_options =
-        (struct options){.size = 256u << 20, .n_rounds = 7, .has_copy = true, .has_sha256 = true};
+    *ret_options = (struct options){
+        .backend = "cpu", .size = 256u << 20, .n_rounds = 7, .has_copy = true, .has_sha256 = true};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         switch (option) {
         case 'd':
             ret_options->daemon = optarg;
+            break;
+        case 'b':
+            ret_options->backend = optarg;
             break;
         case 's':
             ret_options->size = bench_read_number("size", optarg, 4u << 20, UINT64_C(1) << 36);
@@ -472,7 +474,7 @@ int main(int argc, char **argv)
     bench.n_rounds = options.n_rounds;
     bench.size = options.size;
     echo_start(&bench.echo);
-    bench_daemon_start(&bench.daemon, options.daemon);
+    bench_daemon_start(&bench.daemon, options.daemon, options.backend);
     bench.in = bench_allocate(bench.size);
     bench.out = bench_allocate(bench.size);
     bench.want = bench_allocate(bench.size / BLOCK * 32);

@@ -297,7 +297,7 @@ int main(int argc, char **argv)
     read_options(argc, argv, &options);
     struct bench_report *report = bench_report_create("runs", options.json);
     rpc_echo_start(&bench.rpc_echo);
-    bench_daemon_start(&bench.daemon, options.daemon);
+    bench_daemon_start(&bench.daemon, options.daemon, "cpu");
     calls_open(&bench.to_daemon, bench.daemon.socket_path);
     calls_open_fd(&bench.to_echo, bench.rpc_echo.fd);
     measure_latency(&bench, report);

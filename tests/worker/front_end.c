@@ -180,22 +180,30 @@ void front_ping(struct front *front)
     front_expect(front, CONTROL_PONG, &answer);
 }
 
-void *front_add_segment(struct front *front, uint32_t id, size_t size)
+void *front_lend_segment(struct front *front, uint32_t id, int fd, size_t size)
 {
     struct control_message message = {.type = CONTROL_SEGMENT_ADD, .abi = WORKER_ABI};
-    int fd = shm_create("segment", size);
 
-    CHECK_GE(fd, 0);
     CHECK_EQ(shm_map(fd, size, &front->segments[id].base), 0);
     front->segments[id].size = size;
-    memset(front->segments[id].base, 0xa5, size);
     message.segment.id = id;
     message.segment.size = size;
     front_send(front, &message, &fd, 1);
-    close(fd);
     front_expect(front, CONTROL_SEGMENT_OK, &message);
     CHECK_EQ(message.segment.id, id);
     return front->segments[id].base;
+}
+
+void *front_add_segment(struct front *front, uint32_t id, size_t size)
+{
+    void *base;
+    int fd = shm_create("segment", size);
+
+    CHECK_GE(fd, 0);
+    base = front_lend_segment(front, id, fd, size);
+    close(fd);
+    memset(base, 0xa5, size);
+    return base;
 }
 
 void front_drop_segment(struct front *front, uint32_t id)

@@ -72,6 +72,8 @@ void front_ping(struct front *front);
 
 /* Make a segment, lend it, and wait for its OK.  Filled with 0xa5. */
 void *front_add_segment(struct front *front, uint32_t id, size_t size);
+/* The same with a memfd that is there already, as it is filled. */
+void *front_lend_segment(struct front *front, uint32_t id, int fd, size_t size);
 void front_drop_segment(struct front *front, uint32_t id);
 /* Index of an op by its name. */
 uint32_t front_op(const struct front *front, const char *name);

@@ -1,0 +1,336 @@
+/*
+ * bench_rival: the GPU pipeline against the best that one process can do by hand, against the link
+ * itself, and, through the socket, against an echo of the same bytes.
+ *
+ * All work on the same memory, in rounds of random order with fresh random data; every byte of
+ * every output is checked.  Ratios are medians of the ratios of the rounds.
+ *
+ *     link      copies alone: in, out, and both at once
+ *     direct    chunks released by events, and the same as graphs (direct.h), each in the shape
+ *               that the search found best; and in the worker's own shape
+ *     worker    work queue to done queue, chunk and depth as the worker asks of the daemon
+ *     daemon    a streaming job through the socket of a private gpupiped
+ *     echo      the same bytes through a socket to a process that sends them back
+ */
+#include "proto/util.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/contest.h"
+#include "tests/bench/direct.h"
+#include "tests/bench/echo.h"
+#include "tests/bench/link.h"
+#include "tests/bench/rig.h"
+#include "tests/bench/search.h"
+#include "tests/bench/stream.h"
+
+#include <getopt.h>
+
+#define PUSH_SIZE (4u << 20)
+
+struct options {
+    const char *json;
+    size_t size;
+    uint32_t n_rounds;
+    uint32_t n_search_rounds;
+};
+
+enum variant {
+    VARIANT_IN,
+    VARIANT_OUT,
+    VARIANT_BOTH,
+    VARIANT_DAEMON,
+    VARIANT_ECHO,
+    VARIANT_FIXED, /* from here on four for each subject */
+};
+
+enum way { WAY_EVENTS, WAY_GRAPHS, WAY_AS_WORKER, WAY_WORKER, WAY_COUNT };
+
+static const char *const way_names[] = {
+    [WAY_EVENTS] = "direct, events",
+    [WAY_GRAPHS] = "direct, graphs",
+    [WAY_AS_WORKER] = "direct, the worker's shape",
+    [WAY_WORKER] = "worker",
+};
+
+static const struct subject *const subjects[] = {&subject_copy, &subject_iterate};
+
+#define N_VARIANTS               (VARIANT_FIXED + ARRAY_SIZE(subjects) * WAY_COUNT)
+#define VARIANT_OF(subject, way) (VARIANT_FIXED + (subject)*WAY_COUNT + (way))
+
+struct bench {
+    const struct options *options;
+    struct bench_report *report;
+    struct bench_daemon daemon;
+    struct echo echo;
+    struct rig_memory memory;
+    struct rig rig;
+    uint32_t jobs[ARRAY_SIZE(subjects)];
+    struct direct *direct;
+    struct link *link;
+    struct direct_plan *plans[ARRAY_SIZE(subjects)][WAY_WORKER];
+    struct contest contest;
+};
+
+/* ---- the rounds ----------------------------------------------------------------------------- */
+
+static void prepare_plans(struct bench *bench)
+{
+    bench_report_table(bench->report, "search", "direct pipelines, GB/s each way");
+    for (uint32_t s = 0; s < ARRAY_SIZE(subjects); s++) {
+        const struct direct_shape shape = {
+            .subject = subjects[s],
+            .chunk_size = bench->rig.front.caps.chunk_size,
+            .depth = MIN(bench->rig.front.caps.bulk_chunks, DIRECT_DEPTH_MAX),
+            .wait = DIRECT_EVENTS,
+        };
+
+        search_best(bench->direct, &bench->memory, subjects[s], bench->options->n_search_rounds,
+                    bench->report, &bench->plans[s][WAY_EVENTS], &bench->plans[s][WAY_GRAPHS]);
+        direct_plan_create(bench->direct, &shape, &bench->plans[s][WAY_AS_WORKER]);
+    }
+}
+
+static void begin_round(void *owner)
+{
+    struct bench *bench = owner;
+
+    subject_fill(bench->memory.in, bench->memory.size);
+    link_load(bench->link);
+}
+
+static double run_link(struct bench *bench, enum link_way way)
+{
+    double seconds;
+
+    bench_poison(bench->memory.out, bench->memory.size);
+    seconds = link_run(bench->link, way);
+    link_check(bench->link, way);
+    return seconds;
+}
+
+static double run_worker(struct bench *bench, uint32_t s)
+{
+    const struct worker_caps *caps = &bench->rig.front.caps;
+    struct rig_memory *memory = &bench->memory;
+    double seconds;
+
+    bench_poison(memory->out, memory->size);
+    seconds =
+        rig_run(&bench->rig, bench->jobs[s], memory->size, caps->chunk_size, caps->bulk_chunks);
+    subjects[s]->check("worker", memory->out, memory->in, memory->size);
+    return seconds;
+}
+
+static void stream(const struct bench *bench)
+{
+    const struct stream stream = {
+        .op = {.name = "copy",
+               .n_values = 1,
+               .values = {{.name = "size",
+                           .kind = VALUE_INT,
+                           .i = (int64_t)subject_copy.record_size}}},
+        .priority = PRIORITY_BULK,
+        .in = bench->memory.in,
+        .out = bench->memory.out,
+        .in_size = bench->memory.size,
+        .push_size = PUSH_SIZE,
+        .in_record = subject_copy.record_size,
+        .out_record = subject_copy.record_size,
+    };
+
+    stream_run(bench->daemon.socket_path, &stream);
+}
+
+static double run_socket(struct bench *bench, enum variant variant)
+{
+    const struct echo_shape shape = {
+        .in_size = bench->memory.size, .push_size = PUSH_SIZE, .in_record = 1, .out_record = 1};
+    struct rig_memory *memory = &bench->memory;
+    uint64_t start_ns;
+    double seconds;
+
+    bench_poison(memory->out, memory->size);
+    start_ns = now_ns();
+    if (variant == VARIANT_DAEMON) {
+        stream(bench);
+    } else {
+        echo_run(&bench->echo, &shape, memory->in, memory->out);
+    }
+    seconds = (double)(now_ns() - start_ns) * 1e-9;
+    bench_check_same("socket", memory->out, memory->in, memory->size);
+    return seconds;
+}
+
+static double run_variant(void *owner, uint32_t variant)
+{
+    struct bench *bench = owner;
+    uint32_t s = (variant - VARIANT_FIXED) / WAY_COUNT;
+    enum way way = (variant - VARIANT_FIXED) % WAY_COUNT;
+
+    if (variant <= VARIANT_BOTH) {
+        return run_link(bench, LINK_IN + (variant - VARIANT_IN));
+    }
+    if (variant < VARIANT_FIXED) {
+        return run_socket(bench, variant);
+    }
+    return way == WAY_WORKER ? run_worker(bench, s)
+                             : search_run_plan(&bench->memory, subjects[s], bench->plans[s][way]);
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static void add_row(const struct bench *bench, uint32_t i, const char *name, const char *op)
+{
+    const struct bench_cell row[] = {
+        {"op     ", op, 0, 0},
+        {"variant                   ", name, 0, 0},
+        {"gb_per_s", NULL, (double)bench->memory.size * 1e-9 / contest_seconds(&bench->contest, i),
+         2},
+        {"of_link_both", NULL, contest_ratio(&bench->contest, i, VARIANT_BOTH), 3},
+    };
+
+    bench_report_row(bench->report, row, ARRAY_SIZE(row));
+}
+
+static void add_rows(const struct bench *bench)
+{
+    bench_report_table(bench->report, "throughput",
+                       "GB/s (of pipelines: each way), and as a share of the link with both "
+                       "directions busy");
+    add_row(bench, VARIANT_IN, "link, in", "-");
+    add_row(bench, VARIANT_OUT, "link, out", "-");
+    add_row(bench, VARIANT_BOTH, "link, both at once", "-");
+    for (uint32_t s = 0; s < ARRAY_SIZE(subjects); s++) {
+        for (enum way way = 0; way < WAY_COUNT; way++) {
+            add_row(bench, VARIANT_OF(s, way), way_names[way], subjects[s]->op);
+        }
+    }
+    add_row(bench, VARIANT_DAEMON, "daemon, socket", "copy");
+    add_row(bench, VARIANT_ECHO, "echo, socket", "-");
+}
+
+/* Against whichever of the direct ways is the faster. */
+static double against_best(const struct bench *bench, uint32_t s)
+{
+    uint32_t worker = VARIANT_OF(s, WAY_WORKER);
+
+    return MIN(contest_ratio(&bench->contest, worker, VARIANT_OF(s, WAY_EVENTS)),
+               contest_ratio(&bench->contest, worker, VARIANT_OF(s, WAY_GRAPHS)));
+}
+
+static void add_claims(const struct bench *bench)
+{
+    bench_report_table(bench->report, "reach", "median of the rounds' ratios");
+    bench_report_claim(bench->report, "copy: worker against best direct", against_best(bench, 0),
+                       0.98);
+    bench_report_claim(bench->report, "iterate: worker against best direct", against_best(bench, 1),
+                       0.98);
+    bench_report_claim(bench->report, "inline against echo",
+                       contest_ratio(&bench->contest, VARIANT_DAEMON, VARIANT_ECHO), 0.7);
+}
+
+static void measure(struct bench *bench)
+{
+    bench->report = bench_report_create("rival", bench->options->json);
+    prepare_plans(bench);
+    bench->contest.n_variants = N_VARIANTS;
+    bench->contest.n_rounds = bench->options->n_rounds;
+    bench->contest.begin = begin_round;
+    bench->contest.run = run_variant;
+    bench->contest.owner = bench;
+    contest_run(&bench->contest);
+    add_rows(bench);
+    add_claims(bench);
+    bench_report_destroy(bench->report);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* Processes first: what is forked after it CUDA cannot be used in, and large memory is copied. */
+static void start(struct bench *bench)
+{
+    echo_start(&bench->echo);
+    rig_memory_create(bench->options->size, &bench->memory);
+    rig_start(&bench->memory, 0, &bench->rig);
+    bench_daemon_start(&bench->daemon, NULL, "cuda");
+    for (uint32_t s = 0; s < ARRAY_SIZE(subjects); s++) {
+        bench->jobs[s] = rig_open(&bench->rig, subjects[s]);
+    }
+    direct_open(bench->memory.in, bench->memory.out, bench->memory.size, &bench->direct);
+    link_open(bench->memory.in, bench->memory.out, bench->memory.size, &bench->link);
+}
+
+static void stop(struct bench *bench)
+{
+    for (uint32_t i = 0; i < ARRAY_SIZE(subjects) * WAY_WORKER; i++) {
+        direct_plan_destroy(bench->plans[i / WAY_WORKER][i % WAY_WORKER]);
+    }
+    link_close(bench->link);
+    direct_close(bench->direct);
+    bench_daemon_stop(&bench->daemon);
+    rig_stop(&bench->rig);
+    rig_memory_destroy(&bench->memory);
+    echo_stop(&bench->echo);
+}
+
+static void print_help(void)
+{
+    printf("Usage: bench_rival [OPTION]...\n"
+           "The GPU worker and the daemon against direct pipelines, the link and an echo.\n\n"
+           "  --size SIZE           bytes of one run, whole 16M (default 512M)\n"
+           "  --rounds N            rounds, 1 to 99 (default 9)\n"
+           "  --search-rounds N     of the search for the best direct pipeline (default 3)\n"
+           "  --json FILE           write the figures there as well\n");
+}
+
+static void read_options(int argc, char **argv, struct options *ret_options)
+{
+    static const struct option long_options[] = {
+        {"size", required_argument, NULL, 's'},
+        {"rounds", required_argument, NULL, 'r'},
+        {"search-rounds", required_argument, NULL, 'q'},
+        {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int option;
+
+    *ret_options = (struct options){.size = 512u << 20, .n_rounds = 9, .n_search_rounds = 3};
+    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        switch (option) {
+        case 's':
+            ret_options->size =
+                bench_read_number("size", optarg, SEARCH_CHUNK_MAX, UINT64_C(1) << 33);
+            ret_options->size -= ret_options->size % SEARCH_CHUNK_MAX;
+            break;
+        case 'r':
+            ret_options->n_rounds =
+                (uint32_t)bench_read_number("rounds", optarg, 1, CONTEST_ROUNDS_MAX);
+            break;
+        case 'q':
+            ret_options->n_search_rounds =
+                (uint32_t)bench_read_number("search-rounds", optarg, 1, CONTEST_ROUNDS_MAX);
+            break;
+        case 'j':
+            ret_options->json = optarg;
+            break;
+        case 'h':
+            print_help();
+            exit(EXIT_SUCCESS);
+        default:
+            exit(2);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct options options;
+    static struct bench bench = {.options = &options};
+
+    read_options(argc, argv, &options);
+    RIG_GUARD();
+    start(&bench);
+    measure(&bench);
+    stop(&bench);
+    return EXIT_SUCCESS;
+}

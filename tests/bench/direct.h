@@ -1,0 +1,47 @@
+/*
+ * Direct: the rival.  The best pipeline that one process can be given by hand: chunk after chunk,
+ * copy-in, kernel and copy-out on a stream of their own, and the next chunk as soon as an event
+ * says that the chunk before it in the same place is done.  Same memory, same kernels as the
+ * worker; no queue, no second process, no table that is copied along.
+ *
+ * The context spins where it waits.  Whatever CUDA refuses ends the program.
+ *
+ * Thread: its caller's.
+ */
+#pragma once
+
+#include "tests/bench/subject.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DIRECT_DEPTH_MAX 8u
+
+struct direct; /* the context, the memory it has registered, and the kernels */
+struct direct_plan;
+
+/* The first call of CUDA in this process. */
+void direct_open(uint8_t *in, uint8_t *out, size_t size, struct direct **ret_direct);
+void direct_close(struct direct *direct);
+
+enum direct_wait {
+    DIRECT_EVENTS,      /* a chunk waits for the event of the one before it in its place */
+    DIRECT_GRAPHS,      /* the same, and each chunk's three operations are one captured graph */
+    DIRECT_SYNCHRONISE, /* every chunk is waited for before the next is issued */
+};
+
+struct direct_shape {
+    const struct subject *subject;
+    size_t chunk_size; /* whole chunks make up the memory */
+    uint32_t depth;    /* at most DIRECT_DEPTH_MAX */
+    enum direct_wait wait;
+};
+
+/* Everything that can be done beforehand. */
+void direct_plan_create(const struct direct *direct, const struct direct_shape *shape,
+                        struct direct_plan **ret_plan);
+/* NULL is fine. */
+void direct_plan_destroy(struct direct_plan *plan);
+/* All of the memory once; returns the seconds. */
+double direct_run(struct direct_plan *plan);
