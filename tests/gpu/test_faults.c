@@ -315,7 +315,7 @@ static void test_the_device_is_out_of_memory(void)
 
     msgid = wire_send(wire, "run", "['copy', {size: %d}, {}, [%b]]", 16 * MIB, bytes,
                       (size_t)(16 * MIB));
-    wire_error_is(wire, msgid, "NO_MEMORY", "");
+    wire_error_is(wire, msgid, "NO_MEMORY", "free");
     check_all_is_well(daemon, wire, 0); /* chunks that fit a slot need nothing more */
     end_hog(daemon, hog);
     CHECK_MEM(wire_output(wire_call(wire, "run", "['copy', {size: %d}, {}, [%b]]", 16 * MIB, bytes,
