@@ -159,14 +159,34 @@ static uint64_t write_table(struct cuda_slot *slot)
     return largest;
 }
 
-static int copy_in(const struct cuda_slot *slot, cudaStream_t stream,
-                   struct cuda_trouble *ret_trouble)
+/*
+ * The header's place on the device still holds what the slot's last launch wrote there.  A stream
+ * of equal chunks comes with equal headers, and a copy that is left out is one operation less on
+ * the copy engine, which serves one after the other: 1.5 us of the 88 that a 4 MiB chunk takes.
+ */
+static int copy_header(struct cuda_slot *slot, cudaStream_t stream,
+                       struct cuda_trouble *ret_trouble)
 {
-    size_t header_size =
-        offsetof(struct cuda_header, table) + slot->n_works * sizeof(struct op_chunk);
-    int error = CUDA_CHECK(
-        cudaMemcpyAsync(slot->memory, slot->header, header_size, cudaMemcpyHostToDevice, stream),
+    size_t size = offsetof(struct cuda_header, table) + slot->n_works * sizeof(struct op_chunk);
+    int error = 0;
+
+    if (slot->on_device_size == size && memcmp(slot->header, &slot->on_device, size) == 0) {
+        return 0;
+    }
+    slot->on_device_size = 0;
+    error = CUDA_CHECK(
+        cudaMemcpyAsync(slot->memory, slot->header, size, cudaMemcpyHostToDevice, stream),
         ret_trouble);
+    if (error == 0) {
+        memcpy(&slot->on_device, slot->header, size);
+        slot->on_device_size = size;
+    }
+    return error;
+}
+
+static int copy_in(struct cuda_slot *slot, cudaStream_t stream, struct cuda_trouble *ret_trouble)
+{
+    int error = copy_header(slot, stream, ret_trouble);
 
     for (uint32_t i = 0; i < slot->n_works * LIMIT_IN && error == 0; i++) {
         const struct device_array *array = &slot->works[i / LIMIT_IN].in[i % LIMIT_IN];

@@ -33,7 +33,9 @@ enum cuda_stage { CUDA_COPY_IN, CUDA_COMPUTE, CUDA_COPY_OUT, CUDA_STAGES };
 struct cuda_slot {
     struct cuda_slot *next; /* of the free ones; else the one issued behind it to its stream */
     struct cuda_header *header;
-    char *memory;      /* on the device: header, then arrays */
+    struct cuda_header on_device; /* the first on_device_size bytes of the header there */
+    size_t on_device_size;        /* 0: nobody knows */
+    char *memory;                 /* on the device: header, then arrays */
     void *large;       /* from the device's pool, for arrays that do not fit; else NULL */
     cudaEvent_t event; /* behind the last operation of this launch */
     cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */

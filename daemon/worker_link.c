@@ -23,6 +23,7 @@
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MOST_MS  10000
 #define STOP_PATIENCE_MS 1000
+#define KILL_PATIENCE_MS 10000 /* a GPU's driver takes a process with an endless kernel apart */
 #define DONE_BATCH       64
 
 enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
@@ -123,6 +124,16 @@ static void worker_bury(struct worker *worker)
 static void worker_kill(const struct worker *worker)
 {
     syscall(SYS_pidfd_send_signal, worker->pid_fd, SIGKILL, NULL, 0);
+}
+
+/* It was killed or has exited: wait until it is gone. */
+static void worker_reap(const struct worker *worker)
+{
+    struct pollfd exited = {.fd = worker->pid_fd, .events = POLLIN};
+
+    poll(&exited, 1, KILL_PATIENCE_MS);
+    /* libuv made the pidfd non-blocking, and with it waitid(). */
+    waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED);
 }
 
 /* The worker is gone or no longer trusted: no more work for it, and the next one starts. */
@@ -471,7 +482,7 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
     if (worker_watch(worker, &worker->control_poll, worker->control_fd, on_control) < 0 ||
         worker_watch(worker, &worker->pid_poll, worker->pid_fd, on_exit_seen) < 0) {
         worker_kill(worker);
-        waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED);
+        worker_reap(worker);
         worker_bury(worker);
         return fail(ret_failure, STATUS_INTERNAL, NULL, "cannot watch a worker");
     }
@@ -538,8 +549,7 @@ static void worker_end(struct worker *worker)
     if (poll(&exited, 1, STOP_PATIENCE_MS) <= 0) {
         worker_kill(worker);
     }
-    while (waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR) {
-    }
+    worker_reap(worker);
     if (worker->state != WORKER_DYING) {
         snprintf(worker->reason, sizeof(worker->reason), "gpupiped stops");
     }
