@@ -26,10 +26,12 @@ static struct harness *start_with_fake(void)
     struct harness_output output;
 
     harness_shell(harness, &output,
-                  "cp \"$GPUPIPED\" gpupiped && cp \"$FAKE_WORKER\" gpupipe-worker-cpu");
+                  "mkdir bin && "
+                  "ln -s \"${GPUPIPED%/*}/../lib\" lib && " /* a bundle's libraries */
+                  "cp \"$GPUPIPED\" bin/gpupiped && cp \"$FAKE_WORKER\" bin/gpupipe-worker-cpu");
     CHECK_EQ(output.code, 0);
     check_at_end(restore_program, strdup(getenv("GPUPIPED")));
-    setenv("GPUPIPED", harness_path(harness, "gpupiped"), 1);
+    setenv("GPUPIPED", harness_path(harness, "bin/gpupiped"), 1);
     harness_launch(harness, options);
     return harness;
 }
