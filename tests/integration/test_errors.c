@@ -27,7 +27,7 @@ static struct harness *start_with_fake(void)
 
     harness_shell(harness, &output,
                   "mkdir bin && "
-                  "ln -s \"${GPUPIPED%/*}/../lib\" lib && " /* a bundle's libraries */
+                  "ln -s \"${GPUPIPED%%/*}/../lib\" lib && " /* a bundle's libraries */
                   "cp \"$GPUPIPED\" bin/gpupiped && cp \"$FAKE_WORKER\" bin/gpupipe-worker-cpu");
     CHECK_EQ(output.code, 0);
     check_at_end(restore_program, strdup(getenv("GPUPIPED")));
