@@ -26,12 +26,17 @@ clean_up() {
     [ -z "$folder" ] || rm -rf "$folder"
 }
 
+# The programs, with the GPU's worker where this build has one (nvcc was found).
+targets() {
+    echo daemon/gpupiped client/gpupipe-cli cuda/gpupipe-worker-cpu
+    ninja -C build -t targets all | grep -o '^cuda/gpupipe-worker-cuda' || true
+}
+
 build() {
     packages_install build demo || exit 1
     mkdir -p build
     { [ -f build/build.ninja ] || meson setup build; } >build/demo.log 2>&1 &&
-        ninja -C build daemon/gpupiped client/gpupipe-cli cuda/gpupipe-worker-cpu \
-            >>build/demo.log 2>&1 || {
+        ninja -C build $(targets) >>build/demo.log 2>&1 || {
         tail -n 40 build/demo.log
         fail "the build failed; all of it is in build/demo.log"
     }
