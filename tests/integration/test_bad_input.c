@@ -107,6 +107,12 @@ static const struct bad_request requests[] = {
     {"run", "['copy', {}, {}, [7]]", "INVALID_PARAM", ""},
     {"run", "['copy', {}, {}, [nil]]", "INVALID_PARAM", ""},
     {"run", "['copy', {}, {}, [[<4>]]]", "INVALID_PARAM", ""},
+    /* payload 0 is not input 0: it must not lie where input 0 does, nor pass for both */
+    {"run", "['saxpy', {a: 1}, {}, [nil, <4>]]", "INVALID_PARAM", ""},
+    {"run", "['saxpy', {a: 1}, {}, [nil, <400000>]]", "INVALID_PARAM", ""},
+    {"run", "['saxpy', {a: 1}, {}, [<400000>, nil]]", "INVALID_PARAM", ""},
+    {"run", "['saxpy', {a: 1}, {}, [[], <400000>]]", "INVALID_PARAM", ""},
+    {"run", "['saxpy', {a: 1}, {}, [<400000>, [<400000>]]]", "INVALID_PARAM", ""},
 
     /* a payload where none belongs: refused at its header, its bytes drained */
     {"ping", "[<10>]", "INVALID_PARAM", ""},

@@ -193,6 +193,31 @@ static void test_tail_short_and_zero(void)
               reference_sha256(daemon, bytes, BLOCK * (N + 1), BLOCK), 32 * (N + 1));
 }
 
+/*
+ * Runs that differ in nothing but parameters or the length of the last record: a device that keeps
+ * what it was told of the run before (a header that is not copied again) gives the wrong digests.
+ */
+static void test_runs_that_differ_in_a_word(void)
+{
+    enum { SIZE = 5 * 4096 };
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    uint8_t *bytes = random_new(SIZE);
+
+    for (unsigned i = 0; i < 24; i++) {
+        size_t block = i % 3 == 0 ? 4095 : 4096;
+        size_t size = SIZE - 1 - random_below(4090); /* five or six records */
+        const msgpack_object *result =
+            wire_call(wire, "run", "['sha256', {block: %lu}, {tail: 'short'}, [%b]]",
+                      (uint64_t)block, bytes, size);
+        uint64_t n = (size + block - 1) / block;
+
+        CHECK_EQ(wire_number(result, "n"), n);
+        CHECK_MEM(wire_output(result, 32 * n), reference_sha256(daemon, bytes, size, block),
+                  32 * n);
+    }
+}
+
 static void test_tail_error_refuses_and_the_connection_lives(void)
 {
     struct harness *daemon = harness_start();
@@ -335,6 +360,7 @@ CHECK_MAIN(CHECK_TEST(test_copy_of_every_size), CHECK_TEST(test_saxpy_of_many_si
            CHECK_TEST(test_saxpy_of_nan_and_infinities), CHECK_TEST(test_sum_of_many_sizes),
            CHECK_TEST(test_sum_of_whole_numbers_is_exact), CHECK_TEST(test_sum_of_nothing_is_zero),
            CHECK_TEST(test_sha256_of_many_block_sizes), CHECK_TEST(test_tail_short_and_zero),
+           CHECK_TEST(test_runs_that_differ_in_a_word),
            CHECK_TEST(test_tail_error_refuses_and_the_connection_lives),
            CHECK_TEST(test_str_payloads_are_as_good_as_bins),
            CHECK_TEST(test_reply_says_how_it_was_done), CHECK_TEST(test_what_no_device_can_do),
