@@ -271,16 +271,17 @@ static int serve_one(struct control *control, struct failure *ret_failure)
 
 static int serve(struct control *control, const char *device, struct failure *ret_failure)
 {
-    int error = device == NULL ? 0 : device_backend.select(device, ret_failure);
+    int error = device_backend.select(device, ret_failure);
 
+    /* Opening takes long, or fails for this device only: what others there are is told before. */
+    if (error == 0) {
+        error = announce(control, ret_failure);
+    }
     if (error == 0) {
         error = device_backend.open(&control->device, ret_failure);
     }
     if (error == 0 && segments_create(&control->segments) < 0) {
         error = fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the segment table");
-    }
-    if (error == 0) {
-        error = announce(control, ret_failure);
     }
     while (error == 0 && control->state != CONTROL_STATE_ENDED) {
         error = serve_one(control, ret_failure);

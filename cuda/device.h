@@ -66,7 +66,9 @@ struct device_completion {
 };
 
 struct device_backend {
-    /* Before all else, where the machine may have several: the one to drive, as --device names it.
+    /*
+     * Before all else: the device to drive, an index among those that the process may see or a
+     * UUID.  NULL: the first.
      */
     int (*select)(const char *device, struct failure *ret_failure);
     /* What is there and how to feed it; n_ops is left to the caller.  NO_DEVICE: nothing is. */

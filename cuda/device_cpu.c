@@ -23,8 +23,6 @@
  */
 #define CHUNK_SIZE (1u << 20)
 
-#define DEVICE_NAME "cpu0"
-
 struct device {
     struct cpu_threads *threads;
 };
@@ -68,9 +66,9 @@ static void read_processor_name(char *ret_name, size_t size)
 
 static int cpu_select(const char *device, struct failure *ret_failure)
 {
-    if (strcmp(device, DEVICE_NAME) != 0) {
-        return fail(ret_failure, STATUS_NO_DEVICE, "devices", "no device \"%s\"; there is %s",
-                    device, DEVICE_NAME);
+    if (device != NULL && strcmp(device, "0") != 0) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "devices", "no device \"%s\"; there is 0",
+                    device);
     }
     return 0;
 }
@@ -78,9 +76,9 @@ static int cpu_select(const char *device, struct failure *ret_failure)
 static int cpu_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
 {
     struct worker_caps caps = {.backend = "cpu",
-                               .device = DEVICE_NAME,
                                .chunk_size = CHUNK_SIZE,
                                .n_threads = count_cpus(),
+                               .n_devices = 1,
                                .numa = -1};
 
     (void)ret_failure; /* there is always a CPU */

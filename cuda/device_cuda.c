@@ -1,5 +1,5 @@
 /*
- * The CUDA backend: one GPU, the first that this process sees (CUDA_VISIBLE_DEVICES says which).
+ * The CUDA backend: one GPU, the first of those that CUDA shows this process.
  *
  * Here: what the device is, the context, and registering memory.  Why there is none is told by
  * cuda_reasons.c.  The work is in cuda_pipeline.c and what that is made of: cuda_kernels.c,
@@ -39,17 +39,59 @@ struct device {
 
 /* ---- which --------------------------------------------------------------------------------- */
 
-/*
- * CUDA knows how to name a device, so it is left to choose it: what is not chosen this process
- * never sees, and cannot disturb.  Indices are those that nvidia-smi shows, not the fastest first.
- */
-static int cuda_select(const char *device, struct failure *ret_failure)
+/* Before anything calls CUDA, which reads it once. */
+static int set_environment(const char *name, const char *value, struct failure *ret_failure)
 {
-    if (setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1) < 0 ||
-        setenv("CUDA_VISIBLE_DEVICES", device, 1) < 0) {
+    if (setenv(name, value, 1) < 0) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the environment");
     }
     return 0;
+}
+
+/* The index-th of the names in the list, which have commas between; false: it has not as many. */
+static bool name_at(const char *list, unsigned long index, char *ret_name, size_t size)
+{
+    while (index > 0 && list[strcspn(list, ",")] != '\0') {
+        list += strcspn(list, ",") + 1;
+        index--;
+    }
+    snprintf(ret_name, size, "%.*s", (int)strcspn(list, ","), list);
+    return index == 0;
+}
+
+/*
+ * CUDA knows how to name a device, so it is left to choose it: what is not chosen this process
+ * never sees, and cannot disturb.  Indices are those that nvidia-smi shows, not the fastest first;
+ * or, where the environment shows some devices only, the index among these.
+ */
+static int choose(const char *device, struct failure *ret_failure)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    char name[WORKER_DEVICE_SIZE];
+    char *end;
+    unsigned long index = strtoul(device, &end, 10);
+
+    if (visible == NULL || *end != '\0') {
+        return set_environment("CUDA_VISIBLE_DEVICES", device, ret_failure);
+    }
+    if (!name_at(visible, index, name, sizeof(name))) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "devices",
+                    "there is no device %lu: CUDA_VISIBLE_DEVICES is \"%s\"", index, visible);
+    }
+    return set_environment("CUDA_VISIBLE_DEVICES", name, ret_failure);
+}
+
+static int cuda_select(const char *device, struct failure *ret_failure)
+{
+    int error = set_environment("CUDA_DEVICE_ORDER", "PCI_BUS_ID", ret_failure);
+
+    if (error == 0) {
+        error = set_environment("CUDA_MODULE_LOADING", "EAGER", ret_failure);
+    }
+    if (error == 0 && device != NULL) {
+        error = choose(device, ret_failure);
+    }
+    return error;
 }
 
 /* ---- what is there ------------------------------------------------------------------------- */
@@ -81,11 +123,11 @@ static int probe_device(struct worker_caps *ret_caps, struct cuda_trouble *ret_t
     }
     *ret_caps = (struct worker_caps){
         .backend = "cuda",
-        .device = "cuda0",
         .memory = properties.totalGlobalMem,
         .chunk_size = CHUNK_SIZE,
         .bulk_bytes = BULK_BYTES,
         .bulk_chunks = BULK_CHUNKS,
+        .n_devices = (uint32_t)n_devices,
         .numa = numa,
     };
     snprintf(ret_caps->name, sizeof(ret_caps->name), "%.*s", (int)sizeof(ret_caps->name) - 1,
@@ -136,9 +178,6 @@ static int open_device(struct device *device, struct cuda_trouble *ret_trouble)
 
     if (error < 0) {
         return error;
-    }
-    if (setenv("CUDA_MODULE_LOADING", "EAGER", 1) < 0) {
-        return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the environment");
     }
     /* Naps of the data thread, which inherits it, end when they should: the default adds 50 us. */
     prctl(PR_SET_TIMERSLACK, 1);

@@ -34,8 +34,10 @@ static int print_help(const char *device)
     (void)device;
     printf("Usage: %s [--device ID] [--probe | --version | --help]\n"
            "Drives one device for gpupiped, which starts it.\n\n"
-           "  --device ID  of several: an index as nvidia-smi shows it, or a UUID\n"
-           "  --probe      print the device and its limits as key=value lines\n"
+           "  --device ID  of several: an index as nvidia-smi shows it, or within\n"
+           "               CUDA_VISIBLE_DEVICES; or a UUID (default 0)\n"
+           "  --probe      print the device, its limits and how many there are, as\n"
+           "               key=value lines\n"
            "  --version    print the version\n"
            "  --help       print this\n",
            program_invocation_short_name);
@@ -53,7 +55,7 @@ static int print_probe(const char *device)
 {
     struct worker_caps caps;
     struct failure failure;
-    int error = device == NULL ? 0 : device_backend.select(device, &failure);
+    int error = device_backend.select(device, &failure);
 
     if (error == 0) {
         error = device_backend.probe(&caps, &failure);
@@ -63,7 +65,7 @@ static int print_probe(const char *device)
                 failure.message);
         return EXIT_FAILURE;
     }
-    printf("backend=%s\ndevice=%s\nname=%s\nuuid=%s\n", caps.backend, caps.device, caps.name,
+    printf("backend=%s\ndevices=%u\nname=%s\nuuid=%s\n", caps.backend, caps.n_devices, caps.name,
            caps.uuid);
     printf("memory=%" PRIu64 "\nchunk_size=%" PRIu64 "\nbulk_chunks=%u\nbulk_bytes=%" PRIu64 "\n",
            caps.memory, caps.chunk_size, caps.bulk_chunks, caps.bulk_bytes);

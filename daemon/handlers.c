@@ -35,7 +35,7 @@ static int handle_hello(struct session *session, const struct rpc_message *messa
                     API_COMPATIBLE, API_LEVEL);
     }
     session_set_structured(session, hello.wants_structured);
-    snprintf(result.backend, sizeof(result.backend), "%s", server->backend);
+    snprintf(result.backend, sizeof(result.backend), "%s", server->devices.backend);
     codec_pack_hello_result(answer_begin(&answer), message->msgid, &result);
     return answer_send(&answer, session);
 }
@@ -65,17 +65,18 @@ static int handle_op_list(struct session *session, const struct rpc_message *mes
 
         r = server_find_op(server, list.name, &index, ret_failure);
         if (r == 0) {
-            ops[n_ops++] = worker_link_op(server->link, index);
+            ops[n_ops++] = &server->devices.ops.all[index];
         }
     } else {
-        for (; r == 0 && n_ops < worker_link_n_ops(server->link); n_ops++) {
-            ops[n_ops] = worker_link_op(server->link, n_ops);
+        for (; r == 0 && n_ops < server->devices.ops.n; n_ops++) {
+            ops[n_ops] = &server->devices.ops.all[n_ops];
         }
     }
     if (r < 0) {
         return r;
     }
-    codec_pack_op_list_result(answer_begin(&answer), message->msgid, ops, n_ops, server->backend);
+    codec_pack_op_list_result(answer_begin(&answer), message->msgid, ops, n_ops,
+                              server->devices.backend);
     return answer_send(&answer, session);
 }
 
@@ -91,23 +92,34 @@ static int handle_stats(struct session *session, const struct rpc_message *messa
     return answer_send(&answer, session);
 }
 
+static void describe_device(const struct server *server, const struct device *device,
+                            struct msg_device *ret_device)
+{
+    const struct worker_caps *caps = worker_link_caps(device->link);
+
+    *ret_device = (struct msg_device){.numa = caps->numa, .memory = caps->memory};
+    snprintf(ret_device->device, sizeof(ret_device->device), "%s", device->name);
+    snprintf(ret_device->name, sizeof(ret_device->name), "%s", caps->name);
+    snprintf(ret_device->uuid, sizeof(ret_device->uuid), "%s", caps->uuid);
+    snprintf(ret_device->state, sizeof(ret_device->state), "%s", device_state_names[device->state]);
+    snprintf(ret_device->backend, sizeof(ret_device->backend), "%s", server->devices.backend);
+    snprintf(ret_device->reason, sizeof(ret_device->reason), "%s",
+             device->state == DEVICE_RESTARTING ? device->reason : server->reason);
+}
+
 static int handle_device_list(struct session *session, const struct rpc_message *message,
                               struct failure *ret_failure)
 {
     const struct server *server = session_server(session);
-    const struct worker_caps *caps = worker_link_caps(server->link);
+    struct msg_device devices[LIMIT_DEVICES];
     struct answer answer;
-    struct msg_device device = {.numa = caps->numa, .memory = caps->memory};
 
     (void)ret_failure;
-    snprintf(device.device, sizeof(device.device), "%s", caps->device);
-    snprintf(device.name, sizeof(device.name), "%s", caps->name);
-    snprintf(device.uuid, sizeof(device.uuid), "%s", caps->uuid);
-    snprintf(device.state, sizeof(device.state), "%s", server->device_state);
-    snprintf(device.backend, sizeof(device.backend), "%s", server->backend);
-    snprintf(device.reason, sizeof(device.reason), "%s",
-             server->device_reason[0] != '\0' ? server->device_reason : server->reason);
-    codec_pack_device_list_result(answer_begin(&answer), message->msgid, &device, 1);
+    for (uint32_t i = 0; i < server->devices.n; i++) {
+        describe_device(server, &server->devices.all[i], &devices[i]);
+    }
+    codec_pack_device_list_result(answer_begin(&answer), message->msgid, devices,
+                                  server->devices.n);
     return answer_send(&answer, session);
 }
 

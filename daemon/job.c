@@ -66,7 +66,7 @@ static int make_shape(struct job *job, const uint8_t *params, struct failure *re
 /* A good chunk: what the device asked for, enough records to fill it, whole leaves. */
 static uint32_t choose_chunk(const struct job *job)
 {
-    uint64_t n = server_chunk_size(job->server) / job->shape.largest;
+    uint64_t n = devices_chunk_size(&job->server->devices) / job->shape.largest;
 
     n = MAX(n, (uint64_t)job->op->min_parallel);
     if (job->shape.leaf != 0) {
@@ -75,14 +75,16 @@ static uint32_t choose_chunk(const struct job *job)
     return (uint32_t)MIN(n, (uint64_t)UINT32_MAX / 2);
 }
 
-static int check_options(struct server *server, const struct manifest_op *op,
-                         const struct msg_options *options, struct failure *ret_failure)
+static int check_options(struct job *job, const struct msg_options *options,
+                         struct failure *ret_failure)
 {
+    const struct manifest_op *op = job->op;
+
     if (options->tail != TAIL_ERROR && !(op->tails & TAIL_BIT(options->tail))) {
         return fail(ret_failure, STATUS_INVALID_PARAM, "tail", "op %s does not take tail \"%s\"",
                     op->name, tail_names[options->tail]);
     }
-    return server_check_device(server, options, ret_failure);
+    return server_find_devices(job->server, options, &job->flow.devices, ret_failure);
 }
 
 static int job_init(struct job *job, const struct job_request *request, struct failure *ret_failure)
@@ -96,8 +98,8 @@ static int job_init(struct job *job, const struct job_request *request, struct f
     if (r < 0) {
         return r;
     }
-    job->op = worker_link_op(server->link, op_index);
-    r = check_options(server, job->op, options, ret_failure);
+    job->op = &server->devices.ops.all[op_index];
+    r = check_options(job, options, ret_failure);
     if (r < 0) {
         return r;
     }
@@ -327,6 +329,7 @@ void job_accept(struct job *job, struct push *push, uint64_t now_ns)
     push->seq = job->n_pushed++;
     push->n_released = 0;
     push->n_chunks = 0;
+    push->devices = 0;
     push->n_merged = 0;
     push->has_failed = false;
     push->accepted_ns = now_ns;

@@ -72,14 +72,25 @@ static int add_reduced(struct writer_message *message, const struct job *job)
     return r;
 }
 
+/* Their names with commas between; a push without records was nowhere, and names the first. */
+static void name_devices(const struct devices *devices, uint32_t set, char *ret_names, size_t size)
+{
+    size_t used = 0;
+
+    for (set = set != 0 ? set : SCHEDULER_DEVICE(0); set != 0; set &= set - 1) {
+        used += (size_t)snprintf(ret_names + used, size - used, "%s%s", used > 0 ? "," : "",
+                                 devices->all[__builtin_ctz(set)].name);
+    }
+}
+
 static void describe_work(const struct job *job, const struct push *push,
                           struct msg_done_by *ret_by)
 {
-    const struct worker_caps *caps = worker_link_caps(job->server->link);
+    const struct devices *devices = &job->server->devices;
 
     *ret_by = (struct msg_done_by){.priority = job->flow.priority, .path = "inline"};
-    snprintf(ret_by->backend, sizeof(ret_by->backend), "%.15s", caps->backend);
-    snprintf(ret_by->device, sizeof(ret_by->device), "%s", caps->device);
+    snprintf(ret_by->backend, sizeof(ret_by->backend), "%s", devices->backend);
+    name_devices(devices, push->devices, ret_by->device, sizeof(ret_by->device));
     if (!job->wants_timing) {
         return;
     }

@@ -16,6 +16,7 @@
 struct chunk {
     struct job *job;
     struct push *push; /* NULL for FINISH */
+    uint32_t device;
     enum work_kind kind;
     uint64_t size; /* bytes of its largest array: what the scheduler counts */
 };
@@ -93,17 +94,24 @@ static work_ref fold_ref(const struct job *job, uint32_t place)
     return ref_of(&job->fold, (uint64_t)place * MANIFEST_PARTIAL_SIZE);
 }
 
-/* Hand an entry to the worker; the chunk is freed if it takes none. */
-static int submit(struct job *job, struct work_entry *entry, struct push *push, uint64_t size)
+static const struct device *device_of(const struct chunk *chunk)
+{
+    return &chunk->job->server->devices.all[chunk->device];
+}
+
+/* Hand an entry to the device's worker; the chunk is freed if it takes none. */
+static int submit(struct job *job, uint32_t device, struct work_entry *entry, struct push *push,
+                  uint64_t size)
 {
     struct chunk *chunk = malloc(sizeof(*chunk));
 
     if (chunk == NULL) {
         return -EAGAIN;
     }
-    *chunk = (struct chunk){.job = job, .push = push, .kind = entry->kind, .size = size};
+    *chunk = (struct chunk){
+        .job = job, .push = push, .device = device, .kind = entry->kind, .size = size};
     entry->job_slot = job->slot;
-    int r = worker_link_submit(job->server->link, job->flow.priority, entry, chunk);
+    int r = worker_link_submit(device_of(chunk)->link, job->flow.priority, entry, chunk);
     if (r < 0) {
         free(chunk);
         return -EAGAIN;
@@ -111,13 +119,14 @@ static int submit(struct job *job, struct work_entry *entry, struct push *push, 
     job->n_chunks++;
     if (push != NULL) {
         push->n_chunks++;
+        push->devices |= SCHEDULER_DEVICE(device);
     }
     job->server->stats.chunks_in_flight++;
-    scheduler_issued(&job->server->scheduler, &job->flow, size);
+    scheduler_issued(&job->server->scheduler, &job->flow, device, size);
     return 0;
 }
 
-static int issue_records(struct job *job, struct push *push)
+static int issue_records(struct job *job, uint32_t device, struct push *push)
 {
     const struct push_shape *shape = &job->shape;
     uint32_t piece = (uint32_t)(push->n_released / push->piece_records);
@@ -136,14 +145,14 @@ static int issue_records(struct job *job, struct push *push)
     if (push->n_released + n == push->n_records) {
         entry.tail_size = push->tail_size;
     }
-    int r = submit(job, &entry, push, n * shape->largest);
+    int r = submit(job, device, &entry, push, n * shape->largest);
     if (r == 0) {
         push->n_released += n;
     }
     return r;
 }
 
-static int issue_merge(struct job *job, struct push *push)
+static int issue_merge(struct job *job, uint32_t device, struct push *push)
 {
     const struct push_shape *shape = &job->shape;
     uint64_t n_records = push_piece_records(push, push->n_merged);
@@ -154,53 +163,53 @@ static int issue_merge(struct job *job, struct push *push)
                 ref_of(push_block(push, shape, push->n_merged, shape->n_in), 0),
                 fold_ref(job, 1 - job->fold_at)},
     };
-    int r = submit(job, &entry, push, MANIFEST_PARTIAL_SIZE);
+    int r = submit(job, device, &entry, push, MANIFEST_PARTIAL_SIZE);
 
     job->is_merging = r == 0;
     return r;
 }
 
 /* An input of no records has an empty fold, which the worker makes of no partials. */
-static int issue_empty_fold(struct job *job)
+static int issue_empty_fold(struct job *job, uint32_t device)
 {
     struct work_entry entry = {
         .kind = WORK_MERGE,
         .ref = {WORK_REF_NONE, fold_ref(job, job->fold_at), fold_ref(job, 1 - job->fold_at)},
     };
-    int r = submit(job, &entry, NULL, MANIFEST_PARTIAL_SIZE);
+    int r = submit(job, device, &entry, NULL, MANIFEST_PARTIAL_SIZE);
 
     job->is_merging = r == 0;
     return r;
 }
 
-static int issue_finish(struct job *job)
+static int issue_finish(struct job *job, uint32_t device)
 {
     struct work_entry entry = {
         .kind = WORK_FINISH, .n_records = 1, .ref = {fold_ref(job, job->fold_at)}};
 
     if (!job->has_fold) {
-        return issue_empty_fold(job);
+        return issue_empty_fold(job, device);
     }
     for (uint32_t i = 0; i < job->op->n_out; i++) {
         entry.ref[1 + i] = ref_of(&job->out[i], 0);
     }
-    int r = submit(job, &entry, NULL, MANIFEST_PARTIAL_SIZE);
+    int r = submit(job, device, &entry, NULL, MANIFEST_PARTIAL_SIZE);
     job->is_merging = r == 0;
     return r;
 }
 
-int job_issue(struct job *job)
+int job_issue(struct job *job, uint32_t device)
 {
     int r;
     bool may_fold = job->shape.leaf != 0 && !job->is_merging;
     struct push *push = may_fold ? merge_push(job) : NULL;
 
     if (push != NULL) {
-        r = issue_merge(job, push);
+        r = issue_merge(job, device, push);
     } else if (may_fold && wants_finish(job)) {
-        r = issue_finish(job);
+        r = issue_finish(job, device);
     } else {
-        r = issue_records(job, next_push(job));
+        r = issue_records(job, device, next_push(job));
     }
     if (r == 0 && !job_has_work(job)) {
         scheduler_remove(&job->server->scheduler, &job->flow);
@@ -259,19 +268,19 @@ static struct job *retire(struct chunk *chunk)
         job->is_merging = false;
     }
     job->server->stats.chunks_in_flight--;
-    scheduler_done(&job->server->scheduler, job->flow.priority, chunk->size);
+    scheduler_done(&job->server->scheduler, job->flow.priority, chunk->device, chunk->size);
     return job;
 }
 
-static void describe_failure(const struct job *job, const struct work_result *result,
+static void describe_failure(const struct chunk *chunk, const struct work_result *result,
                              const char *error, struct failure *ret_failure)
 {
     enum status status = result->status > 0 && result->status < STATUS_COUNT
                              ? (enum status)result->status
                              : STATUS_INTERNAL;
 
-    fail(ret_failure, status, NULL, "op %s on device %s: %s", job->op->name,
-         worker_link_caps(job->server->link)->device,
+    fail(ret_failure, status, NULL, "op %s on device %s: %s", chunk->job->op->name,
+         device_of(chunk)->name,
          error[0] != '\0' ? error : "its worker does not say what went wrong");
 }
 
@@ -282,7 +291,7 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result, const
 
     job->server->stats.chunks_total++;
     if (result->state != RESULT_DONE || result->status != STATUS_OK) {
-        describe_failure(job, result, error, &failure);
+        describe_failure(chunk, result, error, &failure);
         note_failure(job, chunk->push, &failure);
     } else if (chunk->kind == WORK_MERGE) {
         note_merged(job, chunk->push);
@@ -303,7 +312,7 @@ void job_chunk_lost(struct chunk *chunk, const char *reason)
     job->server->stats.chunks_lost++;
     fail(&failure, STATUS_DEVICE_LOST, NULL,
          "op %s was lost with the worker of device %s, and may be sent again: %s", job->op->name,
-         worker_link_caps(job->server->link)->device, reason);
+         device_of(chunk)->name, reason);
     note_failure(job, chunk->push, &failure);
     free(chunk);
     job_settle(job);

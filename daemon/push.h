@@ -49,8 +49,9 @@ struct push {
     uint32_t n_pieces;
     struct block *blocks; /* [piece * n_arrays + array] */
 
-    uint64_t n_released; /* records handed to the device so far */
-    uint32_t n_chunks;   /* at the device now */
+    uint64_t n_released; /* records handed to devices so far */
+    uint32_t n_chunks;   /* at devices now */
+    uint32_t devices;    /* set of those that had some */
     uint32_t n_merged;   /* reduce: pieces whose partials are folded */
     bool has_failed;
     struct failure failure;

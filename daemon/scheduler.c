@@ -1,5 +1,5 @@
 /*
- * Scheduler: three lists of flows and what each priority has in flight.
+ * Scheduler: three lists of flows, and what each device has in flight of each priority.
  */
 #include "daemon/scheduler.h"
 
@@ -20,17 +20,25 @@ void scheduler_init(struct scheduler *scheduler)
     memset(scheduler, 0, sizeof(*scheduler));
 }
 
-void scheduler_configure(struct scheduler *scheduler, const struct worker_caps *caps)
+void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
+                         const struct worker_caps *caps)
 {
+    struct scheduler_load *loads = scheduler->loads[device];
     uint32_t n_chunks = MAX(caps->bulk_chunks, 1u);
     uint64_t n_bytes = MAX(caps->bulk_bytes, UINT64_C(1));
 
-    scheduler->classes[PRIORITY_URGENT].limit =
-        (struct scheduler_limit){.n_chunks = WORK_ENTRIES, .n_bytes = UINT64_MAX};
-    scheduler->classes[PRIORITY_NORMAL].limit = (struct scheduler_limit){
-        .n_chunks = MIN(NORMAL_DEPTH * n_chunks, WORK_ENTRIES), .n_bytes = NORMAL_DEPTH * n_bytes};
-    scheduler->classes[PRIORITY_BULK].limit =
-        (struct scheduler_limit){.n_chunks = MIN(n_chunks, WORK_ENTRIES), .n_bytes = n_bytes};
+    loads[PRIORITY_URGENT].chunks_max = WORK_ENTRIES;
+    loads[PRIORITY_URGENT].bytes_max = UINT64_MAX;
+    loads[PRIORITY_NORMAL].chunks_max = MIN(NORMAL_DEPTH * n_chunks, WORK_ENTRIES);
+    loads[PRIORITY_NORMAL].bytes_max = NORMAL_DEPTH * n_bytes;
+    loads[PRIORITY_BULK].chunks_max = MIN(n_chunks, WORK_ENTRIES);
+    loads[PRIORITY_BULK].bytes_max = n_bytes;
+    scheduler->ready |= SCHEDULER_DEVICE(device);
+}
+
+void scheduler_device_down(struct scheduler *scheduler, uint32_t device)
+{
+    scheduler->ready &= ~SCHEDULER_DEVICE(device);
 }
 
 void scheduler_add(struct scheduler *scheduler, struct flow *flow)
@@ -69,38 +77,90 @@ void scheduler_remove(struct scheduler *scheduler, struct flow *flow)
     flow->is_queued = false;
 }
 
-struct flow *scheduler_next(const struct scheduler *scheduler)
+/* May the device of this load have a chunk of this size as well? */
+static bool fits(const struct scheduler_load *load, uint64_t size)
+{
+    return load->n_chunks == 0 ||
+           (load->n_chunks < load->chunks_max && load->n_bytes < load->bytes_max &&
+            size <= load->bytes_max - load->n_bytes);
+}
+
+static uint64_t bytes_in_flight(const struct scheduler *scheduler, uint32_t device)
+{
+    uint64_t n_bytes = 0;
+
+    for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
+        n_bytes += scheduler->loads[device][priority].n_bytes;
+    }
+    return n_bytes;
+}
+
+/* Of these devices the least loaded that takes the flow's chunk; false: none does. */
+static bool choose_device(const struct scheduler *scheduler, const struct flow *flow,
+                          uint32_t devices, uint32_t *ret_device)
+{
+    uint64_t least = UINT64_MAX;
+    bool is_found = false;
+
+    for (; devices != 0; devices &= devices - 1) {
+        uint32_t device = (uint32_t)__builtin_ctz(devices);
+
+        if (fits(&scheduler->loads[device][flow->priority], flow->next_size)) {
+            uint64_t n_bytes = bytes_in_flight(scheduler, device);
+
+            if (!is_found || n_bytes < least) {
+                is_found = true;
+                least = n_bytes;
+                *ret_device = device;
+            }
+        }
+    }
+    return is_found;
+}
+
+struct flow *scheduler_next(const struct scheduler *scheduler, uint32_t *ret_device)
 {
     for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        struct flow *flow = scheduler->classes[priority].first;
-        const struct scheduler_limit *limit = &scheduler->classes[priority].limit;
-        uint32_t n_chunks = scheduler->classes[priority].n_chunks;
-        uint64_t n_bytes = scheduler->classes[priority].n_bytes;
+        uint32_t open = scheduler->ready; /* devices that no flow so far waits for */
 
-        if (flow == NULL) {
-            continue;
-        }
-        if (n_chunks == 0 || (n_chunks < limit->n_chunks && n_bytes < limit->n_bytes &&
-                              flow->next_size <= limit->n_bytes - n_bytes)) {
-            return flow;
+        for (struct flow *flow = scheduler->classes[priority].first; flow != NULL && open != 0;
+             flow = flow->next) {
+            if (choose_device(scheduler, flow, flow->devices & open, ret_device)) {
+                return flow;
+            }
+            open &= ~flow->devices;
         }
     }
     return NULL;
 }
 
-void scheduler_issued(struct scheduler *scheduler, struct flow *flow, uint64_t size)
+void scheduler_issued(struct scheduler *scheduler, struct flow *flow, uint32_t device,
+                      uint64_t size)
 {
-    scheduler->classes[flow->priority].n_chunks++;
-    scheduler->classes[flow->priority].n_bytes += size;
+    scheduler->loads[device][flow->priority].n_chunks++;
+    scheduler->loads[device][flow->priority].n_bytes += size;
     if (flow->is_queued) {
         scheduler_remove(scheduler, flow);
         scheduler_add(scheduler, flow);
     }
 }
 
-void scheduler_done(struct scheduler *scheduler, enum priority priority, uint64_t size)
+void scheduler_done(struct scheduler *scheduler, enum priority priority, uint32_t device,
+                    uint64_t size)
 {
-    assert(scheduler->classes[priority].n_chunks > 0);
-    scheduler->classes[priority].n_chunks--;
-    scheduler->classes[priority].n_bytes -= size;
+    struct scheduler_load *load = &scheduler->loads[device][priority];
+
+    assert(load->n_chunks > 0);
+    load->n_chunks--;
+    load->n_bytes -= size;
+}
+
+uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority)
+{
+    uint32_t n_chunks = 0;
+
+    for (uint32_t device = 0; device < LIMIT_DEVICES; device++) {
+        n_chunks += scheduler->loads[device][priority].n_chunks;
+    }
+    return n_chunks;
 }

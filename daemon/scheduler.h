@@ -1,16 +1,19 @@
 /*
- * Scheduler: which job's next chunk goes to the device next.
+ * Scheduler: which job's next chunk goes to which device next.
  *
  * A pure function of its queues and loads: no clock, no I/O, no lock.  A *flow* is a job that has
- * work; it says how large its next chunk is.  The policy:
+ * work; it says how large its next chunk is and which devices may run it.  The policy:
  *   1. urgent before normal before bulk;
  *   2. within a priority the flows take turns, one chunk each: a job with a deep window gets no
- * more than one with a shallow one;
- *   3. a priority is held back while it has as many chunks or bytes in flight as its limits allow.
- *      Copy engines serve in arrival order whatever a stream's priority is, so what bounds an
- * urgent job's wait is how much bulk was let in before it (4 MiB x 3-4 in flight fill the link and
- *      leave urgent p99 at 50 us; 16 in flight make it 1.6 ms).  One chunk is always let in,
- * however large.
+ *      more than one with a shallow one;
+ *   3. a device is held back while it has as many chunks or bytes of a priority in flight as its
+ *      limits allow.  Copy engines serve in arrival order whatever a stream's priority is, so what
+ *      bounds an urgent job's wait is how much bulk was let in before it (4 MiB x 3-4 in flight
+ *      fill the link and leave urgent p99 at 50 us; 16 in flight make it 1.6 ms).  One chunk is
+ *      always let in, however large;
+ *   4. of the devices that take the chunk, the one with the fewest bytes in flight gets it.  A flow
+ *      whose chunk does not fit keeps its devices from those behind it: nobody overtakes it for
+ *      being small.
  *
  * Thread: the front end's loop.  Flows are their jobs' property.
  */
@@ -21,43 +24,60 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Sets of devices, by index. */
+#define SCHEDULER_ANY_DEVICE UINT32_MAX
+#define SCHEDULER_DEVICE(i)  (UINT32_C(1) << (i))
+_Static_assert(LIMIT_DEVICES <= 32, "a device is a bit of a uint32_t");
+
 struct flow {
     enum priority priority;
+    uint32_t devices;   /* set of those that may run it */
     uint64_t next_size; /* bytes of the largest array of its next chunk */
     bool is_queued;
     struct flow *next;
     struct flow *previous;
 };
 
-struct scheduler_limit {
+/* What a device has of one priority, and may have. */
+struct scheduler_load {
     uint32_t n_chunks;
     uint64_t n_bytes;
+    uint32_t chunks_max;
+    uint64_t bytes_max;
 };
 
 struct scheduler {
     struct {
         struct flow *first, *last;
         uint32_t n_flows;
-        uint32_t n_chunks; /* in flight */
-        uint64_t n_bytes;
-        struct scheduler_limit limit;
     } classes[PRIORITY_COUNT];
+    struct scheduler_load loads[LIMIT_DEVICES][PRIORITY_COUNT];
+    uint32_t ready; /* set of devices that take work */
 };
 
 void scheduler_init(struct scheduler *scheduler);
 
-/* What may be in flight, from what the worker says of its device. */
-void scheduler_configure(struct scheduler *scheduler, const struct worker_caps *caps);
+/* The device takes work, as much as its worker says of it. */
+void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
+                         const struct worker_caps *caps);
+/* It takes none; what it has in flight comes back by scheduler_done(). */
+void scheduler_device_down(struct scheduler *scheduler, uint32_t device);
 
 /* The flow has work (or another next_size): queue it, at the end if it was not queued. */
 void scheduler_add(struct scheduler *scheduler, struct flow *flow);
 /* It has none. */
 void scheduler_remove(struct scheduler *scheduler, struct flow *flow);
 
-/* The flow whose chunk goes next, or NULL.  Nothing changes until scheduler_issued(). */
-struct flow *scheduler_next(const struct scheduler *scheduler);
+/* The flow whose chunk goes next, and to which device; or NULL.  Nothing changes until
+ * scheduler_issued(). */
+struct flow *scheduler_next(const struct scheduler *scheduler, uint32_t *ret_device);
 
-/* A chunk of this many bytes went out: the flow moves to the end of its class. */
-void scheduler_issued(struct scheduler *scheduler, struct flow *flow, uint64_t size);
-/* A chunk of this priority came back. */
-void scheduler_done(struct scheduler *scheduler, enum priority priority, uint64_t size);
+/* A chunk of this many bytes went to the device: the flow moves to the end of its class. */
+void scheduler_issued(struct scheduler *scheduler, struct flow *flow, uint32_t device,
+                      uint64_t size);
+/* A chunk of this priority came back from the device. */
+void scheduler_done(struct scheduler *scheduler, enum priority priority, uint32_t device,
+                    uint64_t size);
+
+/* Chunks of this priority in flight, on all devices. */
+uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority);

@@ -4,7 +4,6 @@
  */
 #include "daemon/server.h"
 
-#include "daemon/devices.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "proto/util.h"
@@ -15,34 +14,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define STATUS_SIZE 768 /* holds two reasons */
+#define STATUS_SIZE 1024 /* holds a few reasons */
 
 #define TICK_MS 100 /* resolution of the time limits, all of them seconds, and of deadlines */
-
-/* ---- status --------------------------------------------------------------------------------- */
-
-/* One line for the log and for `systemctl status`: which device, or why there is none. */
-static void describe(const struct server *server, char *ret_text, size_t size)
-{
-    const struct worker_caps *caps = worker_link_caps(server->link);
-    bool is_down = server->device_reason[0] != '\0';
-
-    snprintf(ret_text, size, "backend %s, device %s: %s (%s)", server->backend,
-             is_down ? server->device_state : caps->device,
-             is_down ? server->device_reason : caps->name, server->reason);
-}
-
-static void set_device_state(struct server *server, const char *state, const char *reason)
-{
-    char status[STATUS_SIZE];
-
-    server->device_state = state;
-    snprintf(server->device_reason, sizeof(server->device_reason), "%s", reason);
-    if (server->state == SERVER_SERVING) {
-        describe(server, status, sizeof(status));
-        notify_status(status);
-    }
-}
 
 static void stop_loop(struct server *server, int exit_code)
 {
@@ -51,20 +25,22 @@ static void stop_loop(struct server *server, int exit_code)
     uv_stop(&server->loop);
 }
 
-/* ---- the worker's news ---------------------------------------------------------------------- */
+/* ---- devices -------------------------------------------------------------------------------- */
 
-static void on_worker_ready(void *owner)
+/* One line for the log and for `systemctl status`: which devices, and why these. */
+static void describe(const struct server *server, char *ret_text, size_t size)
 {
-    struct server *server = owner;
-    const struct worker_caps *caps = worker_link_caps(server->link);
+    char text[STATUS_SIZE];
+
+    devices_describe(&server->devices, text, sizeof(text));
+    snprintf(ret_text, size, "backend %s, %.700s (%s)", server->devices.backend, text,
+             server->reason);
+}
+
+static void serve(struct server *server)
+{
     char status[STATUS_SIZE];
 
-    snprintf(server->backend, sizeof(server->backend), "%.15s", caps->backend);
-    scheduler_configure(&server->scheduler, caps);
-    set_device_state(server, "ready", "");
-    if (server->state != SERVER_STARTING) {
-        return;
-    }
     server->state = SERVER_SERVING;
     describe(server, status, sizeof(status));
     log_info("ready: %s", status);
@@ -73,29 +49,62 @@ static void on_worker_ready(void *owner)
 }
 
 /* --backend auto without a usable GPU: the CPU it is, and everybody is told why. */
-static void fall_back(struct server *server, const char *reason)
+static int fall_back(struct server *server, const char *reason, struct failure *ret_failure)
 {
     server->may_fall_back = false;
     snprintf(server->reason, sizeof(server->reason), "--backend auto: %.230s", reason);
-    snprintf(server->backend, sizeof(server->backend), "cpu");
+    return devices_replace(&server->devices, "cpu", ret_failure);
 }
 
-static void on_worker_down(void *owner, const char *reason)
+/* Each device has failed at least once. */
+static void do_without_devices(struct server *server)
 {
-    struct server *server = owner;
+    const struct device *first = &server->devices.all[0];
+    struct failure failure;
 
-    set_device_state(server, "restarting", reason);
-    if (server->state == SERVER_STARTING && server->may_fall_back) {
-        fall_back(server, reason);
-        worker_link_set_backend(server->link, "cpu");
+    if (server->may_fall_back) {
+        if (fall_back(server, first->reason, &failure) < 0) {
+            log_error("%s", failure.message);
+            stop_loop(server, 1);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < server->devices.n; i++) {
+        log_error("the worker of %s did not start: %s", server->devices.all[i].name,
+                  server->devices.all[i].reason);
+    }
+    stop_loop(server, 1);
+}
+
+void server_note_devices(struct server *server)
+{
+    char status[STATUS_SIZE];
+
+    if (!server->has_device_news) {
+        return;
+    }
+    server->has_device_news = false;
+    if (server->state == SERVER_SERVING) {
+        describe(server, status, sizeof(status));
+        notify_status(status);
     } else if (server->state == SERVER_STARTING) {
-        log_error("the worker did not start: %s", reason);
-        stop_loop(server, 1);
+        if (devices_count(&server->devices, DEVICE_READY) > 0) {
+            serve(server);
+        } else if (devices_count(&server->devices, DEVICE_STARTING) == 0) {
+            do_without_devices(server);
+        }
     }
 }
 
+static void on_device_change(void *owner)
+{
+    struct server *server = owner;
+
+    server->has_device_news = true;
+}
+
 /* Whoever started the daemon may start it again; to go on would leave clients waiting for ever. */
-static void on_worker_hopeless(void *owner)
+static void on_hopeless(void *owner)
 {
     stop_loop(owner, 1);
 }
@@ -252,65 +261,56 @@ static void init_loop(struct server *server)
     }
 }
 
-/* Which one the worker is to drive; left alone where any will do. */
-static int choose_device(const struct config *config, char ret_device[WORKER_DEVICE_SIZE],
-                         struct failure *ret_failure)
+/* Those that --devices names; the list stays empty where any will do. */
+static int read_devices(struct server *server, const struct config *config,
+                        struct failure *ret_failure)
 {
-    int r = 0;
-
     if (config->devices == NULL) {
         return 0;
     }
     if (strcmp(config->backend, "cpu") != 0) {
-        r = devices_first(config->devices, ret_device, WORKER_DEVICE_SIZE, ret_failure);
-    } else if (strcmp(config->devices, "cpu0") != 0) {
-        r = fail(ret_failure, STATUS_INVALID_PARAM, "devices",
-                 "--devices: with --backend cpu there is only cpu0, not \"%s\"", config->devices);
+        return device_list_read(config->devices, &server->device_list, ret_failure);
     }
-    if (r == 0 && strchr(config->devices, ',') != NULL) {
-        log_warning("--devices: this version uses the first, %s", ret_device);
+    if (strcmp(config->devices, "cpu0") != 0) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "devices",
+                    "--devices: with --backend cpu there is only cpu0, not \"%s\"",
+                    config->devices);
     }
-    return r;
+    return 0;
 }
 
 /*
- * auto takes the GPU where its worker is installed and the CPU where not; it never falls from one
- * to the other later.
+ * auto takes the GPUs where their worker is installed and the CPU where not; it never falls from
+ * one to the other later.
  */
-static int start_worker(struct server *server, const struct config *config, struct spawner *spawner,
-                        struct failure *ret_failure)
+static int start_workers(struct server *server, const struct config *config,
+                         struct spawner *spawner, struct failure *ret_failure)
 {
-    struct worker_link_config link = {
+    const struct devices_config devices = {
         .loop = &server->loop,
         .spawner = spawner,
         .pool = server->pool,
         .job_slots = server->job_slots,
-        .backend = config->backend,
+        .scheduler = &server->scheduler,
+        .list = &server->device_list,
         .owner = server,
-        .on_ready = on_worker_ready,
-        .on_down = on_worker_down,
-        .on_hopeless = on_worker_hopeless,
+        .on_change = on_device_change,
+        .on_hopeless = on_hopeless,
         .on_done = on_chunk_done,
         .on_lost = on_chunk_lost,
     };
-    int r = choose_device(config, link.device, ret_failure);
+    int r = read_devices(server, config, ret_failure);
 
     if (r < 0) {
         return r;
     }
     server->may_fall_back = strcmp(config->backend, "auto") == 0;
-    if (server->may_fall_back) {
-        link.backend = "cuda";
-    }
     snprintf(server->reason, sizeof(server->reason), "%s",
              server->may_fall_back ? "chosen by --backend auto" : "asked for by --backend");
-    snprintf(server->backend, sizeof(server->backend), "%s", link.backend);
-    r = worker_link_create(&link, &server->link, ret_failure);
+    r = devices_init(&server->devices, &devices,
+                     strcmp(config->backend, "cpu") == 0 ? "cpu" : "cuda", ret_failure);
     if (r == -STATUS_NO_DEVICE && server->may_fall_back) {
-        link.backend = "cpu";
-        link.device[0] = '\0';
-        fall_back(server, "no GPU worker installed");
-        r = worker_link_create(&link, &server->link, ret_failure);
+        r = fall_back(server, "no GPU worker installed", ret_failure);
     }
     return r;
 }
@@ -320,7 +320,6 @@ static int server_init(struct server *server, const struct config *config, struc
 {
     memset(server, 0, sizeof(*server));
     server->start_ns = now_ns();
-    server->device_state = "starting";
     scheduler_init(&server->scheduler);
     init_loop(server);
     if (getrandom(&server->epoch, sizeof(server->epoch), 0) != sizeof(server->epoch)) {
@@ -335,7 +334,7 @@ static int server_init(struct server *server, const struct config *config, struc
         r = fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the job block");
     }
     if (r == 0) {
-        r = start_worker(server, config, spawner, ret_failure);
+        r = start_workers(server, config, spawner, ret_failure);
     }
     return r;
 }
@@ -358,7 +357,7 @@ static void server_finish(struct server *server)
         session_close(session);
     }
     listener_close(server);
-    worker_link_destroy(server->link);
+    devices_finish(&server->devices);
     server_turn_stop(server);
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -424,8 +423,8 @@ struct job *server_find_job(struct server *server, uint64_t id)
 int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
                    struct failure *ret_failure)
 {
-    for (uint32_t i = 0; i < worker_link_n_ops(server->link); i++) {
-        if (strcmp(worker_link_op(server->link, i)->name, name) == 0) {
+    for (uint32_t i = 0; i < server->devices.ops.n; i++) {
+        if (strcmp(server->devices.ops.all[i].name, name) == 0) {
             *ret_index = i;
             return 0;
         }
@@ -434,35 +433,40 @@ int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
                 name);
 }
 
-int server_check_device(const struct server *server, const struct msg_options *options,
-                        struct failure *ret_failure)
+int server_find_devices(const struct server *server, const struct msg_options *options,
+                        uint32_t *ret_devices, struct failure *ret_failure)
 {
-    const struct worker_caps *caps = worker_link_caps(server->link);
-    bool is_gpu = strcmp(server->backend, "cpu") != 0;
+    const struct devices *devices = &server->devices;
+    const struct device *device = devices_find(devices, options->device);
+    bool is_gpu = strcmp(devices->backend, "cpu") != 0;
 
     if ((options->require == REQUIRE_GPU && !is_gpu) ||
         (options->require == REQUIRE_CPU && is_gpu)) {
         return fail(ret_failure, STATUS_NO_DEVICE, "require",
                     "require is \"%s\"; this daemon's backend is %s (%s)",
-                    require_names[options->require], server->backend, server->reason);
+                    require_names[options->require], devices->backend, server->reason);
     }
-    if (options->device[0] != '\0' && strcmp(options->device, caps->device) != 0) {
-        return fail(ret_failure, STATUS_NO_DEVICE, "device", "no device \"%s\"; there is %s",
-                    options->device, caps->device);
+    if (options->device[0] == '\0') {
+        *ret_devices = SCHEDULER_ANY_DEVICE;
+        return 0;
     }
+    if (device == NULL) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "device",
+                    "no device \"%s\"; device.list names those there are", options->device);
+    }
+    if (worker_link_caps(device->link)->n_ops == 0) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "device", "%s is not ready yet: %s",
+                    device->name, device->reason[0] != '\0' ? device->reason : "it starts");
+    }
+    *ret_devices = SCHEDULER_DEVICE(device->index);
     return 0;
-}
-
-uint64_t server_chunk_size(const struct server *server)
-{
-    return MAX(worker_link_caps(server->link)->chunk_size, UINT64_C(1));
 }
 
 void server_stats(const struct server *server, struct msg_stats *ret_stats)
 {
     *ret_stats = server->stats;
     snprintf(ret_stats->version, sizeof(ret_stats->version), "%s", GPUPIPE_VERSION);
-    snprintf(ret_stats->backend, sizeof(ret_stats->backend), "%s", server->backend);
+    snprintf(ret_stats->backend, sizeof(ret_stats->backend), "%s", server->devices.backend);
     snprintf(ret_stats->reason, sizeof(ret_stats->reason), "%s", server->reason);
     ret_stats->uptime_ns = now_ns() - server->start_ns;
     ret_stats->sessions = server->n_sessions;
@@ -476,8 +480,10 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
     ret_stats->chunks_waiting_urgent = server->scheduler.classes[PRIORITY_URGENT].n_flows;
     ret_stats->chunks_waiting_normal = server->scheduler.classes[PRIORITY_NORMAL].n_flows;
     ret_stats->chunks_waiting_bulk = server->scheduler.classes[PRIORITY_BULK].n_flows;
-    ret_stats->worker_starts = worker_link_starts(server->link);
-    ret_stats->worker_deaths = worker_link_deaths(server->link);
+    for (uint32_t i = 0; i < server->devices.n; i++) {
+        ret_stats->worker_starts += worker_link_starts(server->devices.all[i].link);
+        ret_stats->worker_deaths += worker_link_deaths(server->devices.all[i].link);
+    }
     ret_stats->pool_size = pool_size(server->pool);
     ret_stats->pool_used = pool_used(server->pool);
 }

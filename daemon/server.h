@@ -5,8 +5,8 @@
  * chunks and sends the answers; it runs after each socket's bounded read and before the loop
  * sleeps.
  *
- *     STARTING   the first worker is being fitted; clients may connect and wait
- *     SERVING    READY was said
+ *     STARTING   workers are being fitted; clients may connect and wait
+ *     SERVING    READY was said: a device was ready; others may still come
  *     DRAINING   SIGTERM came: no new work, what is in flight finishes within LIMIT_DRAIN
  *     STOPPED    the loop ends
  *
@@ -15,13 +15,13 @@
 #pragma once
 
 #include "daemon/config.h"
+#include "daemon/devices.h"
 #include "daemon/job.h"
 #include "daemon/job_slots.h"
 #include "daemon/listener.h"
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
 #include "daemon/session.h"
-#include "daemon/worker_link.h"
 
 #include <uv.h>
 
@@ -36,15 +36,14 @@ struct server {
     uint64_t start_ns;
     uint64_t epoch; /* random: differs between two starts */
 
-    char backend[16];         /* in use or asked for */
-    char reason[256];         /* why this one */
-    bool may_fall_back;       /* to the CPU, because the GPU worker did not start (yet) */
-    const char *device_state; /* "starting", "ready", "restarting" */
-    char device_reason[256];
+    char reason[256];     /* why this backend */
+    bool may_fall_back;   /* to the CPU, because no GPU worker did start (yet) */
+    bool has_device_news; /* since server_note_devices() */
 
     struct pool *pool;
     struct job_slots *job_slots;
-    struct worker_link *link;
+    struct device_list device_list;
+    struct devices devices;
     struct scheduler scheduler;
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
@@ -83,6 +82,9 @@ void server_turn(struct server *server);
 void server_turn_init(struct server *server);
 void server_turn_start(struct server *server);
 void server_turn_stop(struct server *server);
+/* Devices came or went: serve, fall back, give up, or tell.  Called where no worker's callback
+ * runs. */
+void server_note_devices(struct server *server);
 
 void server_add_job(struct server *server, struct job *job);
 void server_remove_job(struct server *server, struct job *job);
@@ -91,11 +93,9 @@ struct job *server_find_job(struct server *server, uint64_t id);
 /* Or UNKNOWN_OP.  Nobody is let in before a worker has announced its ops. */
 int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
                    struct failure *ret_failure);
-/* May work with these options (require, device) run here?  NO_DEVICE otherwise. */
-int server_check_device(const struct server *server, const struct msg_options *options,
-                        struct failure *ret_failure);
-/* Bytes of the largest array of a good chunk. */
-uint64_t server_chunk_size(const struct server *server);
+/* The set of devices that may run work with these options (require, device).  NO_DEVICE: none. */
+int server_find_devices(const struct server *server, const struct msg_options *options,
+                        uint32_t *ret_devices, struct failure *ret_failure);
 
 /* How much one session may read now, bytes. */
 size_t server_read_budget(const struct server *server);

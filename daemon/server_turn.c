@@ -1,6 +1,6 @@
 /*
- * Server turn: deliver what the worker has done, hand it the next chunks, send the answers; and the
- * lists of sessions that the turn works on.
+ * Server turn: deliver what the workers have done, hand them the next chunks, send the answers; and
+ * the lists of sessions that the turn works on.
  *
  *     dirty     has something to send
  *     again     stopped reading at its budget, with more to read
@@ -20,22 +20,23 @@
 
 /* ---- the turn ------------------------------------------------------------------------------- */
 
-/* Hand the worker what may go next. */
+/* Hand the workers what may go next. */
 static void dispatch(struct server *server)
 {
     struct flow *flow;
+    uint32_t device;
 
-    while ((flow = scheduler_next(&server->scheduler)) != NULL) {
+    while ((flow = scheduler_next(&server->scheduler, &device)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
         if (job_is_late(job, now_ns())) {
             job_expire(job);
             job_settle(job);
-        } else if (job_issue(job) < 0) {
+        } else if (job_issue(job, device) < 0) {
             break;
         }
     }
-    worker_link_publish(server->link);
+    devices_publish(&server->devices);
 }
 
 /* All of them try, the oldest first: a small run fits where a large one does not. */
@@ -66,7 +67,7 @@ static void flush_dirty(struct server *server)
 
 void server_turn(struct server *server)
 {
-    worker_link_poll(server->link);
+    devices_poll(&server->devices);
     flush_dirty(server);
     do {
         resume_waiting(server);
@@ -81,7 +82,7 @@ static void on_prepare(uv_prepare_t *prepare)
 
     do {
         server_turn(server);
-    } while (!worker_link_sleep(server->link));
+    } while (!devices_sleep(&server->devices));
     server->n_readers_was = server->n_readers;
     server->n_readers = 0;
 }
@@ -90,7 +91,8 @@ static void on_check(uv_check_t *check)
 {
     struct server *server = check->data;
 
-    worker_link_awake(server->link);
+    devices_awake(&server->devices);
+    server_note_devices(server);
 }
 
 /* Sessions whose read stopped at its budget go on, each once per turn of the loop. */
@@ -139,7 +141,7 @@ void server_turn_stop(struct server *server)
 size_t server_read_budget(const struct server *server)
 {
     bool is_shared = server->n_readers_was > 1 || server->n_readers > 1 ||
-                     server->scheduler.classes[PRIORITY_URGENT].n_chunks > 0;
+                     scheduler_in_flight(&server->scheduler, PRIORITY_URGENT) > 0;
 
     return is_shared ? READ_BUDGET_SHARED : READ_BUDGET_ALONE;
 }

@@ -11,7 +11,6 @@
 #include "proto/queue.h"
 #include "proto/util.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -30,7 +29,6 @@ enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING 
 
 struct worker {
     struct worker_link *link;
-    const char *backend; /* that it was started for */
     enum worker_state state;
     uint32_t generation;
     pid_t pid;
@@ -63,9 +61,7 @@ struct worker_link {
     bool is_closing;
     uint64_t n_starts;
     uint64_t n_deaths;
-    struct worker_caps caps; /* of the last worker that became ready */
-    struct manifest_op *ops;
-    uint32_t n_ops;
+    struct worker_caps caps; /* of the last worker that said HELLO */
 };
 
 static void restart(struct worker_link *link);
@@ -144,7 +140,7 @@ static void worker_condemn(struct worker *worker, const char *reason)
     if (worker->state == WORKER_DYING) {
         return;
     }
-    log_warning("worker %s (pid %d) is down: %s", worker->backend, (int)worker->pid, reason);
+    log_warning("worker of %s (pid %d) is down: %s", link->config.name, (int)worker->pid, reason);
     uv_poll_stop(&worker->control_poll);
     if (worker->doorbell_poll.data == worker) {
         uv_poll_stop(&worker->doorbell_poll);
@@ -232,7 +228,7 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
              end.si_code == CLD_EXITED ? "exit code" : "signal", end.si_status);
     read_control(worker);
     worker_condemn(worker, words);
-    log_info("worker %s (pid %d): %s", worker->backend, (int)worker->pid, words);
+    log_info("worker of %s (pid %d): %s", link->config.name, (int)worker->pid, words);
     if (worker->is_silent) {
         snprintf(worker->reason, sizeof(worker->reason), "%s", words);
     }
@@ -250,10 +246,13 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
 
 /* ---- fitting -------------------------------------------------------------------------------- */
 
+/* To a worker that has ended, too: why it did is still to be read. */
 static int send_control(struct worker *worker, const struct control_message *message,
                         const int *fds, uint32_t n_fds)
 {
-    return channel_send_packet(worker->control_fd, message, sizeof(*message), fds, n_fds);
+    int r = channel_send_packet(worker->control_fd, message, sizeof(*message), fds, n_fds);
+
+    return r == -EPIPE ? 0 : r;
 }
 
 static void on_doorbell(uv_poll_t *poll, int status, int events)
@@ -314,14 +313,18 @@ static int send_queues(struct worker *worker)
     return worker_watch(worker, &worker->doorbell_poll, worker->doorbell_fd, on_doorbell);
 }
 
-/* Jobs refer to the ops of the first worker: a later one must announce the same. */
-static bool has_same_ops(const struct worker *worker)
+/* Jobs refer to the ops of the first worker: every other must announce the same. */
+static bool has_same_ops(struct worker *worker)
 {
-    const struct worker_link *link = worker->link;
+    struct worker_ops *ops = worker->link->config.ops;
 
-    return link->ops == NULL ||
-           (worker->caps.n_ops == link->n_ops &&
-            memcmp(worker->ops, link->ops, link->n_ops * sizeof(*link->ops)) == 0);
+    if (ops->all == NULL) {
+        ops->n = worker->caps.n_ops;
+        ops->all = STEAL(worker->ops);
+        return true;
+    }
+    return worker->caps.n_ops == ops->n &&
+           memcmp(worker->ops, ops->all, ops->n * sizeof(*ops->all)) == 0;
 }
 
 static void become_ready(struct worker *worker)
@@ -329,13 +332,8 @@ static void become_ready(struct worker *worker)
     struct worker_link *link = worker->link;
 
     worker->state = WORKER_READY;
-    link->caps = worker->caps;
-    if (link->ops == NULL) {
-        link->ops = STEAL(worker->ops);
-        link->n_ops = worker->caps.n_ops;
-    }
-    log_info("worker %s (pid %d) is ready: device %s, %s, %u ops", worker->caps.backend,
-             (int)worker->pid, worker->caps.device, worker->caps.name, link->n_ops);
+    log_info("worker of %s (pid %d) is ready: %s, %u ops", link->config.name, (int)worker->pid,
+             worker->caps.name, worker->caps.n_ops);
     link->config.on_ready(link->config.owner);
 }
 
@@ -343,17 +341,30 @@ static void become_ready(struct worker *worker)
 
 static const char *on_hello(struct worker *worker, const struct control_message *message)
 {
+    struct worker_link *link = worker->link;
+    const char *problem = NULL;
+
     if (worker->state != WORKER_STARTING || worker->ops != NULL ||
         message->hello.n_ops > WORKER_OPS_MAX || message->hello.n_ops == 0) {
         return "it sent a bad HELLO";
     }
     worker->caps = message->hello;
     worker->caps.backend[sizeof(worker->caps.backend) - 1] = '\0';
-    worker->caps.device[sizeof(worker->caps.device) - 1] = '\0';
     worker->caps.name[sizeof(worker->caps.name) - 1] = '\0';
     worker->caps.uuid[sizeof(worker->caps.uuid) - 1] = '\0';
     worker->ops = calloc(worker->caps.n_ops, sizeof(*worker->ops));
-    return worker->ops == NULL ? "no memory for its ops" : NULL;
+    if (worker->ops == NULL) {
+        return "no memory for its ops";
+    }
+    if (link->caps.n_ops == 0) {
+        problem = link->config.on_hello(link->config.owner, &worker->caps);
+    } else if (strcmp(worker->caps.uuid, link->caps.uuid) != 0) {
+        problem = "it found another device in the place of its own";
+    }
+    if (problem == NULL) {
+        link->caps = worker->caps;
+    }
+    return problem;
 }
 
 static const char *on_manifest(struct worker *worker, const struct control_message *message)
@@ -434,7 +445,10 @@ static void read_control(struct worker *worker)
         if (size == -EAGAIN || size == -EINTR) {
             return;
         }
-        if (size == 0 || size == -ECONNRESET) { /* the latter if it left something unread */
+        if (size == -ECONNRESET) {
+            continue; /* it left something unread; what it said comes behind this error */
+        }
+        if (size == 0) {
             worker_condemn_silent(worker, "its socket ended");
         } else if (size != sizeof(message)) {
             problem = "it sent a malformed control message";
@@ -466,7 +480,6 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
         return fail(ret_failure, STATUS_INTERNAL, NULL, "no memory or descriptors for a worker");
     }
     worker->link = link;
-    worker->backend = link->config.backend;
     worker->generation = ++link->generation;
     worker->doorbell_fd = -1;
     worker->control_fd = control[0];
@@ -500,7 +513,7 @@ static void on_restart_timer(uv_timer_t *timer)
         return;
     }
     if (worker_start(link, &failure) < 0) {
-        log_error("cannot restart the worker: %s", failure.message);
+        log_error("cannot restart the worker of %s: %s", link->config.name, failure.message);
         if (spawner_is_gone(link->config.spawner)) {
             link->config.on_hopeless(link->config.owner);
         } else {
@@ -561,7 +574,6 @@ static void on_timer_closed(uv_handle_t *handle)
 {
     struct worker_link *link = handle->data;
 
-    free(link->ops);
     free(link);
 }
 
@@ -589,27 +601,9 @@ bool worker_link_is_ready(const struct worker_link *link)
     return link->current != NULL && link->current->state == WORKER_READY;
 }
 
-void worker_link_set_backend(struct worker_link *link, const char *backend)
-{
-    assert(link->ops == NULL);
-    link->config.backend = backend;
-    link->config.device[0] = '\0';
-}
-
 const struct worker_caps *worker_link_caps(const struct worker_link *link)
 {
     return &link->caps;
-}
-
-const struct manifest_op *worker_link_op(const struct worker_link *link, uint32_t index)
-{
-    assert(index < link->n_ops);
-    return &link->ops[index];
-}
-
-uint32_t worker_link_n_ops(const struct worker_link *link)
-{
-    return link->n_ops;
 }
 
 int worker_link_submit(struct worker_link *link, enum priority priority, struct work_entry *entry,

@@ -32,16 +32,27 @@
 
 struct worker_link;
 
+/* Shared by all links: the ops of the first worker that announced some.  Every other has the same.
+ */
+struct worker_ops {
+    uint32_t n;
+    struct manifest_op *all;
+};
+
 struct worker_link_config {
     uv_loop_t *loop;
     struct spawner *spawner;
     struct pool *pool;
     struct job_slots *job_slots;
+    struct worker_ops *ops;
     const char *backend;             /* the program is gpupipe-worker-<backend>; a literal */
-    char device[WORKER_DEVICE_SIZE]; /* of that backend; "": the first it finds */
+    char device[WORKER_DEVICE_SIZE]; /* of that backend, for the worker; "": the first it finds */
+    char name[WORKER_DEVICE_SIZE];   /* the device's, for the log */
 
     void *owner; /* what the callbacks get */
-    /* It takes work (again); caps and ops are known. */
+    /* The first worker says what it is.  Returns NULL, or why it is not wanted: it is ended. */
+    const char *(*on_hello)(void *owner, const struct worker_caps *caps);
+    /* It takes work (again). */
     void (*on_ready)(void *owner);
     /* It does not any more; reason is for people. */
     void (*on_down)(void *owner, const char *reason);
@@ -64,12 +75,8 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
 void worker_link_destroy(struct worker_link *link);
 
 bool worker_link_is_ready(const struct worker_link *link);
-/* The next worker is of this backend (a literal), any device: only before the first on_ready. */
-void worker_link_set_backend(struct worker_link *link, const char *backend);
-/* Valid from the first on_ready on. */
+/* All zero until the first worker has said HELLO. */
 const struct worker_caps *worker_link_caps(const struct worker_link *link);
-const struct manifest_op *worker_link_op(const struct worker_link *link, uint32_t index);
-uint32_t worker_link_n_ops(const struct worker_link *link);
 
 /*
  * Hand over a chunk; entry->tag is the link's.  It becomes visible at worker_link_publish().  0, or

@@ -15,6 +15,7 @@
     X(ELEMENTS, "elements", 4096, "values", "msgpack-c spends 24 bytes on each decoded value")     \
     X(DEPTH, "depth", 16, "levels", "msgpack-c itself fails past 32, with a misleading error")     \
     X(STRING, "string", 1024, "bytes", "a string that is no payload: names and messages")          \
+    X(DEVICES, "devices", 32, "devices", "bits of a set; twice what one machine is sold with")     \
     X(SESSIONS, "sessions", 512, "connections",                                                    \
       "descriptors of the front end, all users together")                                          \
     X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \

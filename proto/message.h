@@ -111,10 +111,13 @@ struct msg_timing {
     uint64_t out_ns; /* copy from the device */
 };
 
+/* "cuda0,cuda1" and so on, for as many as there may be. */
+#define MSG_DEVICES_SIZE (LIMIT_DEVICES * sizeof("cuda31"))
+
 /* How work was done: in the result of run, and in job.result. */
 struct msg_done_by {
     char backend[16];
-    char device[WORKER_DEVICE_SIZE];
+    char device[MSG_DEVICES_SIZE]; /* several with commas between */
     enum priority priority;
     char path[16]; /* "inline" */
     bool has_timing;

@@ -134,7 +134,6 @@ enum control_type {
 /* What a worker drives and how the scheduler should feed it; also what --probe prints. */
 struct worker_caps {
     char backend[MANIFEST_NAME_SIZE]; /* "cpu", "cuda" */
-    char device[WORKER_DEVICE_SIZE];  /* "cpu0", "cuda0": what replies name */
     char name[WORKER_DEVICE_SIZE];    /* for people: the processor's name */
     char uuid[WORKER_DEVICE_SIZE];    /* "" where there is none */
     uint64_t memory;                  /* bytes, device or machine */
@@ -142,8 +141,10 @@ struct worker_caps {
     uint64_t bulk_bytes;              /* bulk in flight at once, at most: bytes */
     uint32_t bulk_chunks;             /* and chunks */
     uint32_t n_threads;               /* that compute; 0 for a GPU */
+    uint32_t n_devices;               /* it sees: this one, and others for --device 1, 2, ... */
     int32_t numa;                     /* node, -1 = none */
     uint32_t n_ops;
+    uint32_t zero;
 };
 
 struct control_message {

@@ -19,23 +19,54 @@ struct device {
     uint32_t n;
 };
 
-static int fake_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
+static uint32_t selected; /* index */
+
+static int fake_select(const char *device, struct failure *ret_failure)
 {
     (void)ret_failure;
+    selected = device != NULL ? (uint32_t)atoi(device) : 0;
+    return 0;
+}
+
+static void write_uuid(char *ret_uuid, size_t size)
+{
+    const char *path = getenv("FAKE_UUID_FILE");
+    FILE *file = path != NULL ? fopen(path, "re") : NULL;
+
+    if (getenv("FAKE_DEVICES") != NULL) {
+        snprintf(ret_uuid, size, "FAKE-%u", selected);
+    }
+    if (file != NULL) {
+        fgets(ret_uuid, (int)size, file);
+        fclose(file);
+    }
+}
+
+static int fake_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
+{
+    const char *n_devices = getenv("FAKE_DEVICES");
+
+    (void)ret_failure;
     *ret_caps = (struct worker_caps){.backend = "cpu",
-                                     .device = "fake0",
                                      .name = "Fake",
                                      .chunk_size = FAKE_CHUNK_SIZE,
                                      .bulk_bytes = DEPTH * FAKE_CHUNK_SIZE,
                                      .bulk_chunks = DEPTH,
+                                     .n_devices = n_devices != NULL ? (uint32_t)atoi(n_devices) : 1,
                                      .numa = -1};
+    write_uuid(ret_caps->uuid, sizeof(ret_caps->uuid));
     return 0;
 }
 
 static int fake_open(struct device **ret_device, struct failure *ret_failure)
 {
+    const char *broken = getenv("FAKE_BROKEN");
     struct device *device = calloc(1, sizeof(*device));
 
+    if (broken != NULL && strchr(broken, '0' + (int)selected) != NULL) {
+        free(device);
+        return fail(ret_failure, STATUS_NO_DEVICE, NULL, FAKE_BREAK, selected);
+    }
     if (device == NULL) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the device");
     }
@@ -130,6 +161,7 @@ static void fake_wait(struct device *device, int doorbell_fd)
 }
 
 const struct device_backend device_backend = {
+    .select = fake_select,
     .probe = fake_probe,
     .open = fake_open,
     .close = fake_close,

@@ -5,6 +5,11 @@
  * The op affine's parameter `add` says what becomes of its work: that status, with FAKE_ERROR; or
  * FAKE_LOSES, which loses the device with FAKE_LOSS, or FAKE_DIES, which ends the process by
  * SIGABRT.  Everything else succeeds.  Each work that is timed took the FAKE_x_NS.
+ *
+ * Its environment says which devices there are:
+ *     FAKE_DEVICES=3      so many, of the UUIDs FAKE-0, FAKE-1, ... (default: one without)
+ *     FAKE_BROKEN=02      those of these indices cannot be opened: FAKE_BREAK
+ *     FAKE_UUID_FILE=F    while there is a file F, its first line is the UUID of any of them
  */
 #pragma once
 
@@ -15,7 +20,8 @@
 
 #define FAKE_ERROR                                                                                 \
     "fakeCopy(to, from): fakeErrorOutOfCoffee (7) at fake.c:12; 24 bytes wanted, 8 free"
-#define FAKE_LOSS "fakeQuery(event): fakeErrorIllegalAddress (700) at fake.c:34"
+#define FAKE_BREAK "fake device %u is broken"
+#define FAKE_LOSS  "fakeQuery(event): fakeErrorIllegalAddress (700) at fake.c:34"
 
 #define FAKE_IN_NS      3u
 #define FAKE_COMPUTE_NS UINT64_C(5000000000)

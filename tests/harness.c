@@ -247,7 +247,7 @@ void harness_launch(struct harness *harness, const char *const *options)
         }
         poll(&(struct pollfd){.fd = harness->notify_fd, .events = POLLIN}, 1, 50);
     }
-    harness->n_fds = harness_n_fds(harness);
+    harness_settle(harness);
     check_at_end(stop_at_end, harness);
 }
 
@@ -280,6 +280,36 @@ void harness_setenv(const char *name, const char *value)
 {
     setenv(name, value, 1);
     check_at_end(unset_at_end, (void *)name);
+}
+
+static void restore_program(void *program)
+{
+    setenv("GPUPIPED", program, 1);
+    free(program);
+}
+
+/* A daemon of our own, with the libraries of a bundle's, and workers beside it. */
+static void move_daemon(struct harness *harness)
+{
+    struct harness_output output;
+
+    harness_shell(harness, &output,
+                  "mkdir bin && ln -s \"${GPUPIPED%%/*}/../lib\" lib && "
+                  "cp \"$GPUPIPED\" bin/gpupiped");
+    CHECK_EQ(output.code, 0);
+    check_at_end(restore_program, strdup(program("GPUPIPED")));
+    setenv("GPUPIPED", harness_path(harness, "bin/gpupiped"), 1);
+}
+
+void harness_place_worker(struct harness *harness, const char *backend, const char *program)
+{
+    struct harness_output output;
+
+    if (access(harness_path(harness, "bin"), F_OK) < 0) {
+        move_daemon(harness);
+    }
+    harness_shell(harness, &output, "cp '%s' bin/gpupipe-worker-%s", program, backend);
+    CHECK_EQ(output.code, 0);
 }
 
 /* ---- what the daemon is doing -------------------------------------------------------------- */
@@ -422,6 +452,11 @@ unsigned harness_n_fds(const struct harness *harness)
         closedir(folder);
     }
     return n;
+}
+
+void harness_settle(struct harness *harness)
+{
+    harness->n_fds = harness_n_fds(harness);
 }
 
 void harness_check_fds(struct harness *harness)

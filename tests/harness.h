@@ -52,6 +52,9 @@ void harness_launch(struct harness *harness, const char *const *options);
         harness_;                                                                                  \
     })
 
+/* Before the launch: it finds this program where it looks first for the worker of this backend. */
+void harness_place_worker(struct harness *harness, const char *backend, const char *program);
+
 /* The environment of what is started from here on; undone at the test's end. */
 void harness_setenv(const char *name, const char *value);
 /* Another deadline for this test. */
@@ -71,8 +74,9 @@ pid_t harness_worker(const struct harness *harness);
 pid_t harness_await_worker(struct harness *harness, pid_t other_than);
 /* Open descriptors of the daemon, the pool's memfds not counted. */
 unsigned harness_n_fds(const struct harness *harness);
-/* Waits until they are as many as at READY. */
+/* Waits until they are as many as at READY; or at harness_settle(): devices may come after READY. */
 void harness_check_fds(struct harness *harness);
+void harness_settle(struct harness *harness);
 unsigned harness_n_children(const struct harness *harness);
 /* Resident memory in KiB, shared pages that it touches included. */
 unsigned long harness_rss_kib(const struct harness *harness);

@@ -176,34 +176,62 @@ static void test_auto_falls_to_the_cpu_and_says_why(void)
 
 /* The fake has this one GPU, and it is busy. */
 static void run_with_devices(struct harness *harness, struct harness_output *ret_output,
-                             const char *present, const char *devices)
+                             const char *present, const char *options)
 {
     harness_shell(harness, ret_output,
                   "exec \"$GPUPIPED\" --socket rpc.sock --backend cuda --pinned-pool 64M "
-                  "--devices '%s' --worker-env LD_LIBRARY_PATH='%s' "
+                  "%s --worker-env LD_LIBRARY_PATH='%s' "
                   "--worker-env FAKE_CUDA_VISIBLE='%s' --worker-env FAKE_CUDA_INIT=46",
-                  devices, folder(), present);
+                  options, folder(), present);
 }
 
-static void test_the_worker_gets_the_first_of_the_devices(void)
+#define BUSY "EXCLUSIVE_PROCESS"
+
+static void test_each_worker_gets_its_device(void)
 {
     static const char *const names[] = {"0",        "3",
                                         "11",       "GPU-0a1b2c3d-0000-1111-2222-0123456789ab",
                                         "GPU-0a1b", "MIG-0a1b2c3d-0000-1111-2222-0123456789ab"};
     struct harness *harness = harness_create();
     struct harness_output output;
-    char list[128];
+    char options[128];
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        run_with_devices(harness, &output, names[i], names[i]);
+        snprintf(options, sizeof(options), "--devices '%s'", names[i]);
+        run_with_devices(harness, &output, names[i], options);
         CHECK_EQ(output.code, 1);
-        CHECK_HAS(output.err, "EXCLUSIVE_PROCESS");
-        snprintf(list, sizeof(list), "%s,7,GPU-77", names[i]);
-        run_with_devices(harness, &output, names[i], list);
+        CHECK_HAS(output.err, BUSY);
+        snprintf(options, sizeof(options), "--devices '7,%s,GPU-77'", names[i]);
+        run_with_devices(harness, &output, names[i], options);
         CHECK_EQ(output.code, 1);
-        CHECK_HAS(output.err, "this version uses the first");
-        CHECK_HAS(output.err, "EXCLUSIVE_PROCESS");
+        CHECK_HAS(output.err, "the worker of cuda1 did not start: the GPU is in " BUSY);
+        CHECK_HAS(output.err, access("/dev/nvidiactl", F_OK) == 0 ? "shows no GPU \"7\"" : NO_NODE);
     }
+}
+
+/* What --worker-env shows them, indices count within. */
+static void test_devices_among_the_visible(void)
+{
+    static const struct {
+        const char *options, *seen;
+    } rows[] = {
+        {"--worker-env CUDA_VISIBLE_DEVICES=5,3", "5,3"}, /* the first of these */
+        {"--worker-env CUDA_VISIBLE_DEVICES=5,3 --devices 0", "5"},
+        {"--worker-env CUDA_VISIBLE_DEVICES=5,3 --devices 1", "3"},
+        {"--worker-env CUDA_VISIBLE_DEVICES=GPU-0a,GPU-77 --devices 1", "GPU-77"},
+        {"--worker-env CUDA_VISIBLE_DEVICES=5,3 --devices GPU-77", "GPU-77"},
+    };
+    struct harness *harness = harness_create();
+    struct harness_output output;
+
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        run_with_devices(harness, &output, rows[i].seen, rows[i].options);
+        CHECK_EQ(output.code, 1);
+        CHECK_HAS(output.err, BUSY);
+    }
+    run_with_devices(harness, &output, "3", "--worker-env CUDA_VISIBLE_DEVICES=5,3 --devices 2");
+    CHECK_EQ(output.code, 1);
+    CHECK_HAS(output.err, "there is no device 2: CUDA_VISIBLE_DEVICES is \"5,3\"");
 }
 
 static void test_a_device_that_is_not_there(void)
@@ -213,10 +241,11 @@ static void test_a_device_that_is_not_there(void)
     struct harness_output output;
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        char words[128];
+        char words[128], options[64];
 
         snprintf(words, sizeof(words), "the NVIDIA driver shows no GPU \"%s\"", names[i]);
-        run_with_devices(harness, &output, "0", names[i]);
+        snprintf(options, sizeof(options), "--devices %s", names[i]);
+        run_with_devices(harness, &output, "0", options);
         CHECK_EQ(output.code, 1);
         CHECK_HAS(output.err, access("/dev/nvidiactl", F_OK) == 0 ? words : NO_NODE);
     }
@@ -224,15 +253,18 @@ static void test_a_device_that_is_not_there(void)
 
 static void test_names_that_no_device_has(void)
 {
-    static const char *const names[] = {"",    "cuda0", "-1",      "0,",  "0,,1",
-                                        "1;2", "GPU-",  "GPU-xyz", "0 1", "99999"};
+    static const char *const names[] = {"",     "cuda0",   "-1",  "0,",    "0,,1", "1;2",
+                                        "GPU-", "GPU-xyz", "0 1", "99999", "0,1,0"};
     struct harness *harness = harness_create();
     struct harness_output output;
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        run_with_devices(harness, &output, "0", names[i]);
+        char options[64];
+
+        snprintf(options, sizeof(options), "--devices '%s'", names[i]);
+        run_with_devices(harness, &output, "0", options);
         CHECK_EQ(output.code, 2);
-        CHECK_HAS(output.err, "--devices takes");
+        CHECK_HAS(output.err, "--devices ");
         CHECK_EQ(access(harness_socket(harness), F_OK), -1);
     }
     harness_shell(harness, &output,
@@ -294,7 +326,7 @@ static void test_what_the_driver_sees_of_the_daemons_environment(void)
 CHECK_MAIN(CHECK_TEST(test_probe_says_why), CHECK_TEST(test_no_driver_at_all),
            CHECK_TEST(test_the_daemon_does_not_start_without_it),
            CHECK_TEST(test_auto_falls_to_the_cpu_and_says_why),
-           CHECK_TEST(test_the_worker_gets_the_first_of_the_devices),
+           CHECK_TEST(test_each_worker_gets_its_device), CHECK_TEST(test_devices_among_the_visible),
            CHECK_TEST(test_a_device_that_is_not_there), CHECK_TEST(test_names_that_no_device_has),
            CHECK_TEST(test_auto_falls_from_a_chosen_device_to_the_cpu),
            CHECK_TEST(test_what_the_driver_sees_of_the_daemons_environment))

@@ -12,33 +12,20 @@
 
 #include <signal.h>
 
-static void restore_program(void *program)
-{
-    setenv("GPUPIPED", program, 1);
-    free(program);
-}
-
 /* A daemon that finds the fake worker beside itself. */
 static struct harness *start_with_fake(void)
 {
     static const char *const options[] = {"--backend", "cpu", "--pinned-pool", "64M", NULL};
     struct harness *harness = harness_create();
-    struct harness_output output;
 
-    harness_shell(harness, &output,
-                  "mkdir bin && "
-                  "ln -s \"${GPUPIPED%%/*}/../lib\" lib && " /* a bundle's libraries */
-                  "cp \"$GPUPIPED\" bin/gpupiped && cp \"$FAKE_WORKER\" bin/gpupipe-worker-cpu");
-    CHECK_EQ(output.code, 0);
-    check_at_end(restore_program, strdup(getenv("GPUPIPED")));
-    setenv("GPUPIPED", harness_path(harness, "bin/gpupiped"), 1);
+    harness_place_worker(harness, "cpu", getenv("FAKE_WORKER"));
     harness_launch(harness, options);
     return harness;
 }
 
 static void check_failing_run(struct wire *wire, enum status status)
 {
-    wire_refused(wire, status_name(status), "op affine on device fake0: " FAKE_ERROR, "run",
+    wire_refused(wire, status_name(status), "op affine on device cpu0: " FAKE_ERROR, "run",
                  "['affine', {add: %lu}, {}, [<400>]]", (uint64_t)status);
 }
 

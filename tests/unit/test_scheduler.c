@@ -16,22 +16,33 @@ static struct scheduler make(void)
     struct scheduler scheduler;
 
     scheduler_init(&scheduler);
-    scheduler_configure(&scheduler, &four_chunks);
+    scheduler_device_up(&scheduler, 0, &four_chunks);
     return scheduler;
 }
 
 static struct flow flow_of(enum priority priority, uint64_t next_size)
 {
-    return (struct flow){.priority = priority, .next_size = next_size};
+    return (struct flow){
+        .priority = priority, .devices = SCHEDULER_ANY_DEVICE, .next_size = next_size};
+}
+
+/* What goes next, where there is one device. */
+static struct flow *next_of(const struct scheduler *scheduler)
+{
+    uint32_t device = UINT32_MAX;
+    struct flow *flow = scheduler_next(scheduler, &device);
+
+    CHECK_EQ(device, flow != NULL ? 0 : UINT32_MAX);
+    return flow;
 }
 
 /* Take the next flow and issue its chunk. */
 static struct flow *step(struct scheduler *scheduler)
 {
-    struct flow *flow = scheduler_next(scheduler);
+    struct flow *flow = next_of(scheduler);
 
     if (flow != NULL) {
-        scheduler_issued(scheduler, flow, flow->next_size);
+        scheduler_issued(scheduler, flow, 0, flow->next_size);
     }
     return flow;
 }
@@ -40,7 +51,7 @@ static void test_nothing_waits(void)
 {
     struct scheduler scheduler = make();
 
-    CHECK(scheduler_next(&scheduler) == NULL);
+    CHECK(next_of(&scheduler) == NULL);
 }
 
 static void test_urgent_then_normal_then_bulk(void)
@@ -53,13 +64,13 @@ static void test_urgent_then_normal_then_bulk(void)
     scheduler_add(&scheduler, &bulk);
     scheduler_add(&scheduler, &normal);
     scheduler_add(&scheduler, &urgent);
-    CHECK(scheduler_next(&scheduler) == &urgent);
+    CHECK(next_of(&scheduler) == &urgent);
     scheduler_remove(&scheduler, &urgent);
-    CHECK(scheduler_next(&scheduler) == &normal);
+    CHECK(next_of(&scheduler) == &normal);
     scheduler_remove(&scheduler, &normal);
-    CHECK(scheduler_next(&scheduler) == &bulk);
+    CHECK(next_of(&scheduler) == &bulk);
     scheduler_remove(&scheduler, &bulk);
-    CHECK(scheduler_next(&scheduler) == NULL);
+    CHECK(next_of(&scheduler) == NULL);
 }
 
 /* What one flow of this priority and chunk size gets into flight before it is held back. */
@@ -93,8 +104,8 @@ static void test_how_much_is_let_in(void)
         if (n != cases[i].n) {
             CHECK_FAIL("case %zu: %u chunks were let in, not %u", i, n, cases[i].n);
         }
-        scheduler_done(&scheduler, cases[i].priority, cases[i].size);
-        CHECK(scheduler_next(&scheduler) == &flow);
+        scheduler_done(&scheduler, cases[i].priority, 0, cases[i].size);
+        CHECK(next_of(&scheduler) == &flow);
     }
 }
 
@@ -123,8 +134,8 @@ static void test_the_first_in_turn_is_waited_for(void)
     scheduler_add(&scheduler, &second);
     scheduler_add(&scheduler, &small);
     CHECK(step(&scheduler) == &first);
-    CHECK(scheduler_next(&scheduler) == NULL);
-    scheduler_done(&scheduler, PRIORITY_BULK, 12 * MIB);
+    CHECK(next_of(&scheduler) == NULL);
+    scheduler_done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
     CHECK(step(&scheduler) == &second);
     CHECK(step(&scheduler) == &small);
 }
@@ -146,7 +157,7 @@ static void test_flows_take_turns(void)
 
         CHECK(flow != NULL);
         n_issued[flow - flows]++;
-        scheduler_done(&scheduler, PRIORITY_BULK, flow->next_size);
+        scheduler_done(&scheduler, PRIORITY_BULK, 0, flow->next_size);
     }
     for (unsigned i = 0; i < N_FLOWS; i++) {
         CHECK_EQ(n_issued[i], N_ROUNDS);
@@ -185,7 +196,7 @@ static void test_books_balance(void)
             break;
         default:
             if (n[priority] > 0) {
-                scheduler_done(&scheduler, priority, in_flight[priority][--n[priority]]);
+                scheduler_done(&scheduler, priority, 0, in_flight[priority][--n[priority]]);
             }
         }
         for (enum priority p = 0; p < PRIORITY_COUNT; p++) {
@@ -194,9 +205,176 @@ static void test_books_balance(void)
             for (uint32_t k = 0; k < n[p]; k++) {
                 bytes += in_flight[p][k];
             }
-            CHECK_EQ(scheduler.classes[p].n_chunks, n[p]);
-            CHECK_EQ(scheduler.classes[p].n_bytes, bytes);
+            CHECK_EQ(scheduler_in_flight(&scheduler, p), n[p]);
+            CHECK_EQ(scheduler.loads[0][p].n_bytes, bytes);
             CHECK_LE(n[p], WORK_ENTRIES);
+        }
+    }
+}
+
+/* ---- several devices ------------------------------------------------------------------------ */
+
+/* Issue what goes next; returns the device, or -1 for none. */
+static int place(struct scheduler *scheduler)
+{
+    uint32_t device;
+    struct flow *flow = scheduler_next(scheduler, &device);
+
+    if (flow == NULL) {
+        return -1;
+    }
+    scheduler_issued(scheduler, flow, device, flow->next_size);
+    return (int)device;
+}
+
+static void test_the_least_loaded_device_gets_it(void)
+{
+    struct scheduler scheduler = make();
+    struct flow bulk = flow_of(PRIORITY_BULK, 3 * MIB);
+    struct flow urgent = flow_of(PRIORITY_URGENT, 4096);
+
+    scheduler_device_up(&scheduler, 5, &four_chunks);
+    scheduler_device_up(&scheduler, 31, &four_chunks);
+    scheduler_add(&scheduler, &bulk);
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK_EQ(place(&scheduler), 5);
+    CHECK_EQ(place(&scheduler), 31);
+    CHECK_EQ(place(&scheduler), 0);
+    scheduler_done(&scheduler, PRIORITY_BULK, 31, 3 * MIB);
+    scheduler_add(&scheduler, &urgent); /* counts what other priorities have there */
+    CHECK_EQ(place(&scheduler), 31);
+}
+
+/* Each device has limits of its own, and takes no more from a job than these. */
+static void test_a_flow_fills_all_devices(void)
+{
+    static const struct worker_caps two_chunks = {.bulk_chunks = 2, .bulk_bytes = 16 * MIB};
+    struct scheduler scheduler = make();
+    struct flow flow = flow_of(PRIORITY_BULK, 4 * MIB);
+    unsigned n[2] = {0};
+    int device;
+
+    scheduler_device_up(&scheduler, 1, &two_chunks);
+    scheduler_add(&scheduler, &flow);
+    while ((device = place(&scheduler)) >= 0) {
+        n[device]++;
+    }
+    CHECK_EQ(n[0], 4);
+    CHECK_EQ(n[1], 2);
+    scheduler_done(&scheduler, PRIORITY_BULK, 1, 4 * MIB);
+    CHECK_EQ(place(&scheduler), 1);
+    CHECK_EQ(place(&scheduler), -1);
+}
+
+static void test_a_flow_of_one_device_waits_for_it(void)
+{
+    struct scheduler scheduler = make();
+    struct flow first = flow_of(PRIORITY_BULK, 16 * MIB);
+    struct flow second = flow_of(PRIORITY_BULK, 16 * MIB);
+    struct flow other = flow_of(PRIORITY_BULK, 16 * MIB);
+
+    first.devices = second.devices = SCHEDULER_DEVICE(0);
+    scheduler_device_up(&scheduler, 1, &four_chunks);
+    scheduler_add(&scheduler, &first);
+    scheduler_add(&scheduler, &second);
+    scheduler_add(&scheduler, &other);
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK_EQ(place(&scheduler), 1); /* of `other`: the two before it do not hold it up */
+    CHECK_EQ(place(&scheduler), -1);
+    scheduler_done(&scheduler, PRIORITY_BULK, 1, 16 * MIB);
+    CHECK_EQ(place(&scheduler), 1);
+}
+
+/* What fits nowhere now is not overtaken where it may run, but is elsewhere. */
+static void test_nobody_overtakes_for_being_small(void)
+{
+    struct scheduler scheduler = make();
+    struct flow filler = flow_of(PRIORITY_BULK, 12 * MIB);
+    struct flow large = flow_of(PRIORITY_BULK, 8 * MIB);
+    struct flow small = flow_of(PRIORITY_BULK, MIB);
+
+    filler.devices = large.devices = SCHEDULER_DEVICE(0);
+    scheduler_device_up(&scheduler, 1, &four_chunks);
+    scheduler_add(&scheduler, &filler);
+    CHECK_EQ(place(&scheduler), 0);
+    scheduler_remove(&scheduler, &filler);
+    scheduler_add(&scheduler, &large);
+    scheduler_add(&scheduler, &small);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK_EQ(place(&scheduler), 1); /* though device 0 would have room for `small` */
+    }
+    CHECK_EQ(place(&scheduler), -1);
+    scheduler_done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
+    CHECK_EQ(place(&scheduler), 0);
+}
+
+static void test_a_device_that_is_down_gets_nothing(void)
+{
+    struct scheduler scheduler = make();
+    struct flow any = flow_of(PRIORITY_NORMAL, MIB);
+    struct flow pinned = flow_of(PRIORITY_URGENT, MIB);
+
+    pinned.devices = SCHEDULER_DEVICE(1);
+    scheduler_device_up(&scheduler, 1, &four_chunks);
+    scheduler_add(&scheduler, &any);
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK_EQ(place(&scheduler), 1);
+    scheduler_device_down(&scheduler, 1);
+    scheduler_add(&scheduler, &pinned);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK_EQ(place(&scheduler), 0);
+    }
+    scheduler_done(&scheduler, PRIORITY_NORMAL, 1, MIB); /* known lost later */
+    scheduler_device_down(&scheduler, 0);
+    CHECK_EQ(place(&scheduler), -1);
+    scheduler_device_up(&scheduler, 1, &four_chunks);
+    CHECK(scheduler_next(&scheduler, &(uint32_t){0}) == &pinned);
+    CHECK_EQ(place(&scheduler), 1);
+}
+
+/* Whatever waits and runs: within all limits, and never at rest while something waits. */
+static void test_random_days_with_several_devices(void)
+{
+    enum { N_DEVICES = 4, N_FLOWS = 12, N_STEPS = 20000 };
+    static struct {
+        uint32_t device;
+        uint64_t size;
+    } in_flight[N_STEPS];
+    struct scheduler scheduler = make();
+    struct flow flows[N_FLOWS];
+    unsigned n_in_flight = 0;
+
+    for (uint32_t device = 1; device < N_DEVICES; device++) {
+        scheduler_device_up(&scheduler, device, &four_chunks);
+    }
+    for (unsigned i = 0; i < N_FLOWS; i++) {
+        flows[i] = flow_of(PRIORITY_BULK, 1 + random_below(8 * MIB));
+        flows[i].devices = (uint32_t)random_below(2) == 0
+                               ? SCHEDULER_ANY_DEVICE
+                               : SCHEDULER_DEVICE((uint32_t)random_below(N_DEVICES));
+        scheduler_add(&scheduler, &flows[i]);
+    }
+    for (unsigned i = 0; i < N_STEPS; i++) {
+        uint32_t device;
+        struct flow *flow = scheduler_next(&scheduler, &device);
+
+        if (flow != NULL && random_below(3) > 0) {
+            const struct scheduler_load *load = &scheduler.loads[device][PRIORITY_BULK];
+
+            CHECK(flow->devices & SCHEDULER_DEVICE(device));
+            scheduler_issued(&scheduler, flow, device, flow->next_size);
+            CHECK_LE(load->n_chunks, 4);
+            CHECK(load->n_chunks == 1 || load->n_bytes <= 16 * MIB);
+            in_flight[n_in_flight].device = device;
+            in_flight[n_in_flight++].size = flow->next_size;
+            flow->next_size = 1 + random_below(8 * MIB);
+        } else if (n_in_flight > 0) {
+            unsigned k = (unsigned)random_below(n_in_flight);
+
+            scheduler_done(&scheduler, PRIORITY_BULK, in_flight[k].device, in_flight[k].size);
+            in_flight[k] = in_flight[--n_in_flight];
+        } else {
+            CHECK(flow != NULL); /* idle devices take anything */
         }
     }
 }
@@ -205,4 +383,9 @@ CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_th
            CHECK_TEST(test_how_much_is_let_in),
            CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
            CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
-           CHECK_TEST(test_books_balance))
+           CHECK_TEST(test_books_balance), CHECK_TEST(test_the_least_loaded_device_gets_it),
+           CHECK_TEST(test_a_flow_fills_all_devices),
+           CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
+           CHECK_TEST(test_nobody_overtakes_for_being_small),
+           CHECK_TEST(test_a_device_that_is_down_gets_nothing),
+           CHECK_TEST(test_random_days_with_several_devices))
