@@ -35,22 +35,6 @@ void bench_fail(const char *format, ...)
     exit(EXIT_FAILURE);
 }
 
-uint64_t bench_read_number(const char *option, const char *text, uint64_t least, uint64_t most)
-{
-    static const char units[] = "KMG";
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
-
-    if (end == text || *text == '-' || (*end != '\0' && (unit == NULL || end[1] != '\0')) ||
-        value > most >> shift || value << shift < least) {
-        bench_fail("--%s takes a number from %llu to %llu, or with K, M or G, not \"%s\"", option,
-                   (unsigned long long)least, (unsigned long long)most, text);
-    }
-    return (uint64_t)value << shift;
-}
-
 /* ---- processes ------------------------------------------------------------------------------ */
 
 pid_t bench_fork(void)

@@ -18,9 +18,6 @@
 
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A decimal number, or bytes with K, M or G; in [least, most], or the program ends. */
-uint64_t bench_read_number(const char *option, const char *text, uint64_t least, uint64_t most);
-
 /* ---- processes ------------------------------------------------------------------------------ */
 
 struct bench_daemon {

@@ -9,10 +9,10 @@
  */
 #include "proto/util.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_options.h"
 #include "tests/bench/calls.h"
 #include "tests/bench/stream.h"
 
-#include <getopt.h>
 #include <string.h>
 
 #define DAEMONS_MAX 8u
@@ -24,7 +24,7 @@
 struct options {
     const char *json;
     size_t size;
-    size_t n_rounds;
+    uint32_t n_rounds;
 };
 
 /* One daemon, and what it took in each round of the case under way. */
@@ -210,58 +210,24 @@ static void compare(struct bench *bench, char **paths)
     free(bench->out);
 }
 
-static void print_help(void)
-{
-    printf("Usage: bench_compare [OPTION]... DAEMON DAEMON...\n"
-           "Builds of gpupiped against each other; the first is the measure.\n\n"
-           "  --size SIZE     bytes of one round, whole 4M (default 32M)\n"
-           "  --rounds N      rounds of each case, 1 to 999 (default 31)\n"
-           "  --json FILE     write the figures there as well\n");
-}
-
-static void read_options(int argc, char **argv, struct options *ret_options)
-{
-    static const struct option long_options[] = {
-        {"size", required_argument, NULL, 's'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    int option;
-
-    *ret_options = (struct options){.size = 32u << 20, .n_rounds = 31};
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 's':
-            ret_options->size = bench_read_number("size", optarg, 4u << 20, UINT64_C(1) << 36);
-            ret_options->size -= ret_options->size % (4u << 20);
-            break;
-        case 'r':
-            ret_options->n_rounds = bench_read_number("rounds", optarg, 1, ROUNDS_MAX);
-            break;
-        case 'j':
-            ret_options->json = optarg;
-            break;
-        case 'h':
-            print_help();
-            exit(EXIT_SUCCESS);
-        default:
-            exit(2);
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
-    struct options options;
+    static struct options options;
+    static const struct bench_option table[] = {
+        {"size", "SIZE", "bytes of one round", "32M", 4u << 20, UINT64_C(1) << 36,
+         .size = &options.size},
+        {"rounds", "N", "rounds of each case", "31", 1, ROUNDS_MAX, .count = &options.n_rounds},
+        {"json", "FILE", "write the figures there as well", .text = &options.json},
+    };
     struct bench bench = {.options = &options};
+    int first =
+        bench_options_read(argc, argv, table, ARRAY_SIZE(table), "DAEMON DAEMON...",
+                           "Builds of gpupiped against each other; the first is the measure.");
 
-    read_options(argc, argv, &options);
-    bench.n_subjects = (uint32_t)(argc - optind);
+    bench.n_subjects = (uint32_t)(argc - first);
     if (bench.n_subjects == 0 || bench.n_subjects > DAEMONS_MAX) {
-        bench_fail("give one to %u daemons; see --help", DAEMONS_MAX);
+        bench_options_refuse("give one to %u daemons", DAEMONS_MAX);
     }
-    compare(&bench, argv + optind);
+    compare(&bench, argv + first);
     return EXIT_SUCCESS;
 }

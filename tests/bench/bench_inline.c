@@ -15,10 +15,10 @@
 #include "cuda/registry.h"
 #include "proto/util.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_options.h"
 #include "tests/bench/echo.h"
 #include "tests/bench/stream.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -29,8 +29,10 @@
 #ifdef HAVE_OPENSSL
 #include <openssl/evp.h>
 #define CAN_CHECK_SHA256 true
+#define OPS              "copy,sha256"
 #else
 #define CAN_CHECK_SHA256 false
+#define OPS              "copy"
 #endif
 
 #define BLOCK       4096u
@@ -43,9 +45,10 @@ static const size_t push_sizes[] = {64u << 10, 256u << 10, 1u << 20, 4u << 20};
 struct options {
     const char *daemon;
     const char *backend;
+    const char *ops;
     const char *json;
     size_t size;
-    size_t n_rounds;
+    uint32_t n_rounds;
     bool has_copy;
     bool has_sha256;
 };
@@ -396,79 +399,38 @@ static void measure(struct bench *bench, const struct options *options)
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static void print_help(void)
+static void read_ops(struct options *options)
 {
-    printf("Usage: bench_inline [OPTION]...\n"
-           "Data through a private gpupiped against the same work without one.\n\n"
-           "  --daemon PATH   the daemon (default: of this build)\n"
-           "  --backend B     cpu or cuda (default cpu)\n"
-           "  --size SIZE     bytes of one round, whole 4M (default 256M)\n"
-           "  --rounds N      rounds of each case, 1 to 99 (default 7)\n"
-           "  --ops LIST      copy, sha256 or copy,sha256 (default: both)\n"
-           "  --json FILE     write the figures there as well\n");
-}
+    const char *ops = options->ops;
 
-static void read_ops(const char *text, struct options *ret_options)
-{
-    ret_options->has_copy = strcmp(text, "copy") == 0 || strcmp(text, "copy,sha256") == 0;
-    ret_options->has_sha256 = strcmp(text, "sha256") == 0 || strcmp(text, "copy,sha256") == 0;
-    if (!ret_options->has_copy && !ret_options->has_sha256) {
-        bench_fail("--ops takes copy, sha256 or copy,sha256, not \"%s\"", text);
+    options->has_copy = strcmp(ops, "copy") == 0 || strcmp(ops, "copy,sha256") == 0;
+    options->has_sha256 = strcmp(ops, "sha256") == 0 || strcmp(ops, "copy,sha256") == 0;
+    if (!options->has_copy && !options->has_sha256) {
+        bench_options_refuse("--ops takes copy, sha256 or copy,sha256, not \"%s\"", ops);
     }
-    if (ret_options->has_sha256 && !CAN_CHECK_SHA256) {
-        bench_fail("this was built without OpenSSL, which sha256 is checked against");
-    }
-}
-
-static void read_options(int argc, char **argv, struct options *ret_options)
-{
-    static const struct option long_options[] = {
-        {"daemon", required_argument, NULL, 'd'}, {"backend", required_argument, NULL, 'b'},
-        {"size", required_argument, NULL, 's'},   {"rounds", required_argument, NULL, 'r'},
-        {"ops", required_argument, NULL, 'o'},    {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {0},
-    };
-    int option;
-
-    *ret_options = (struct options){
-        .backend = "cpu", .size = 256u << 20, .n_rounds = 7, .has_copy = true, .has_sha256 = true};
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 'd':
-            ret_options->daemon = optarg;
-            break;
-        case 'b':
-            ret_options->backend = optarg;
-            break;
-        case 's':
-            ret_options->size = bench_read_number("size", optarg, 4u << 20, UINT64_C(1) << 36);
-            ret_options->size -= ret_options->size % (4u << 20);
-            break;
-        case 'r':
-            ret_options->n_rounds = bench_read_number("rounds", optarg, 1, ROUNDS_MAX);
-            break;
-        case 'o':
-            read_ops(optarg, ret_options);
-            break;
-        case 'j':
-            ret_options->json = optarg;
-            break;
-        case 'h':
-            print_help();
-            exit(EXIT_SUCCESS);
-        default:
-            exit(2);
-        }
+    if (options->has_sha256 && !CAN_CHECK_SHA256) {
+        bench_options_refuse("this was built without OpenSSL, which sha256 is checked against");
     }
 }
 
 int main(int argc, char **argv)
 {
-    struct options options;
+    static struct options options;
+    static const struct bench_option table[] = {
+        {"daemon", "PATH", "the daemon (default: of this build)", .text = &options.daemon},
+        {"backend", "B", "cpu or cuda", "cpu", .text = &options.backend},
+        {"size", "SIZE", "bytes of one round", "256M", 4u << 20, UINT64_C(1) << 36,
+         .size = &options.size},
+        {"rounds", "N", "rounds of each case", "7", 1, ROUNDS_MAX, .count = &options.n_rounds},
+        {"ops", "LIST", "copy, sha256 or copy,sha256", OPS, .text = &options.ops},
+        {"json", "FILE", "write the figures there as well", .text = &options.json},
+    };
     struct bench bench = {0};
     cpu_set_t cpus;
 
-    read_options(argc, argv, &options);
+    bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
+                       "Data through a private gpupiped against the same work without one.");
+    read_ops(&options);
     sched_getaffinity(0, sizeof(cpus), &cpus);
     bench.n_threads = MIN((size_t)CPU_COUNT(&cpus), (size_t)THREADS_MAX);
     bench.n_rounds = options.n_rounds;

@@ -12,12 +12,12 @@
  */
 #include "proto/util.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_options.h"
 #include "tests/bench/contest.h"
 #include "tests/bench/direct.h"
 #include "tests/bench/must.h"
 #include "tests/bench/race.h"
 
-#include <getopt.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -266,55 +266,19 @@ static void measure(struct bench *bench)
     free(bench->out);
 }
 
-static void print_help(void)
-{
-    printf("Usage: bench_overlap [OPTION]...\n"
-           "What CUDA does for a pipeline, and what it does not.\n\n"
-           "  --size SIZE     bytes of one run, whole 4M (default 256M)\n"
-           "  --rounds N      rounds, 1 to 99 (default 7)\n"
-           "  --json FILE     write the figures there as well\n");
-}
-
-static void read_options(int argc, char **argv, struct options *ret_options)
-{
-    static const struct option long_options[] = {
-        {"size", required_argument, NULL, 's'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    int option;
-
-    *ret_options = (struct options){.size = 256u << 20, .n_rounds = 7};
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 's':
-            ret_options->size = bench_read_number("size", optarg, CHUNK_SIZE, UINT64_C(1) << 33);
-            ret_options->size -= ret_options->size % CHUNK_SIZE;
-            break;
-        case 'r':
-            ret_options->n_rounds =
-                (uint32_t)bench_read_number("rounds", optarg, 1, CONTEST_ROUNDS_MAX);
-            break;
-        case 'j':
-            ret_options->json = optarg;
-            break;
-        case 'h':
-            print_help();
-            exit(EXIT_SUCCESS);
-        default:
-            exit(2);
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
     static struct options options;
+    static const struct bench_option table[] = {
+        {"size", "SIZE", "bytes of one run", "256M", CHUNK_SIZE, UINT64_C(1) << 33,
+         .size = &options.size},
+        {"rounds", "N", "rounds", "7", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
+        {"json", "FILE", "write the figures there as well", .text = &options.json},
+    };
     static struct bench bench = {.options = &options};
 
-    read_options(argc, argv, &options);
+    bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
+                       "What CUDA does for a pipeline, and what it does not.");
     if (!has_device()) {
         printf("skipped: no GPU\n");
         return EXIT_SKIPPED;

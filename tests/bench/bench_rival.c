@@ -14,6 +14,7 @@
  */
 #include "proto/util.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_options.h"
 #include "tests/bench/contest.h"
 #include "tests/bench/direct.h"
 #include "tests/bench/echo.h"
@@ -21,8 +22,6 @@
 #include "tests/bench/rig.h"
 #include "tests/bench/search.h"
 #include "tests/bench/stream.h"
-
-#include <getopt.h>
 
 #define PUSH_SIZE (4u << 20)
 
@@ -272,62 +271,22 @@ static void stop(struct bench *bench)
     echo_stop(&bench->echo);
 }
 
-static void print_help(void)
-{
-    printf("Usage: bench_rival [OPTION]...\n"
-           "The GPU worker and the daemon against direct pipelines, the link and an echo.\n\n"
-           "  --size SIZE           bytes of one run, whole 16M (default 512M)\n"
-           "  --rounds N            rounds, 1 to 99 (default 9)\n"
-           "  --search-rounds N     of the search for the best direct pipeline (default 3)\n"
-           "  --json FILE           write the figures there as well\n");
-}
-
-static void read_options(int argc, char **argv, struct options *ret_options)
-{
-    static const struct option long_options[] = {
-        {"size", required_argument, NULL, 's'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"search-rounds", required_argument, NULL, 'q'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    int option;
-
-    *ret_options = (struct options){.size = 512u << 20, .n_rounds = 9, .n_search_rounds = 3};
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 's':
-            ret_options->size =
-                bench_read_number("size", optarg, SEARCH_CHUNK_MAX, UINT64_C(1) << 33);
-            ret_options->size -= ret_options->size % SEARCH_CHUNK_MAX;
-            break;
-        case 'r':
-            ret_options->n_rounds =
-                (uint32_t)bench_read_number("rounds", optarg, 1, CONTEST_ROUNDS_MAX);
-            break;
-        case 'q':
-            ret_options->n_search_rounds =
-                (uint32_t)bench_read_number("search-rounds", optarg, 1, CONTEST_ROUNDS_MAX);
-            break;
-        case 'j':
-            ret_options->json = optarg;
-            break;
-        case 'h':
-            print_help();
-            exit(EXIT_SUCCESS);
-        default:
-            exit(2);
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
     static struct options options;
+    static const struct bench_option table[] = {
+        {"size", "SIZE", "bytes of one run", "512M", SEARCH_CHUNK_MAX, UINT64_C(1) << 33,
+         .size = &options.size},
+        {"rounds", "N", "rounds", "9", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
+        {"search-rounds", "N", "of the search for the best direct pipeline", "3", 1,
+         CONTEST_ROUNDS_MAX, .count = &options.n_search_rounds},
+        {"json", "FILE", "write the figures there as well", .text = &options.json},
+    };
     static struct bench bench = {.options = &options};
 
-    read_options(argc, argv, &options);
+    bench_options_read(
+        argc, argv, table, ARRAY_SIZE(table), NULL,
+        "The GPU worker and the daemon against direct pipelines, the link and an echo.");
     RIG_GUARD();
     start(&bench);
     measure(&bench);

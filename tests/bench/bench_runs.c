@@ -13,11 +13,11 @@
 #include "proto/codec.h"
 #include "proto/util.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_options.h"
 #include "tests/bench/calls.h"
 #include "tests/bench/rpc_echo.h"
 #include "tests/bench/stream.h"
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ struct options {
     const char *json;
     uint32_t n_runs;
     uint32_t depth;
-    size_t n_rounds;
+    uint32_t n_rounds;
     uint32_t n_latencies;
 };
 
@@ -229,72 +229,22 @@ static void measure_latency(struct bench *bench, struct bench_report *report)
     free(us);
 }
 
-/* ---- options -------------------------------------------------------------------------------- */
-
-static void print_help(void)
-{
-    printf("Usage: bench_runs [OPTION]...\n"
-           "Small requests through a private gpupiped, against a bare RPC server.\n\n"
-           "  --daemon PATH     the daemon (default: of this build)\n"
-           "  --runs N          requests of one round (default 100000)\n"
-           "  --depth N         requests under way at once (default 64)\n"
-           "  --rounds N        rounds, 1 to 99 (default 7)\n"
-           "  --latency-runs N  requests one at a time (default 10000)\n"
-           "  --json FILE       write the figures there as well\n");
-}
-
-static void read_options(int argc, char **argv, struct options *ret_options)
-{
-    static const struct option long_options[] = {
-        {"daemon", required_argument, NULL, 'd'},
-        {"runs", required_argument, NULL, 'n'},
-        {"depth", required_argument, NULL, 'p'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"latency-runs", required_argument, NULL, 'l'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    int option;
-
-    *ret_options =
-        (struct options){.n_runs = 100000, .depth = 64, .n_rounds = 7, .n_latencies = 10000};
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 'd':
-            ret_options->daemon = optarg;
-            break;
-        case 'n':
-            ret_options->n_runs = (uint32_t)bench_read_number("runs", optarg, 1, 10000000);
-            break;
-        case 'p':
-            ret_options->depth = (uint32_t)bench_read_number("depth", optarg, 1, 100000);
-            break;
-        case 'r':
-            ret_options->n_rounds = bench_read_number("rounds", optarg, 1, ROUNDS_MAX);
-            break;
-        case 'l':
-            ret_options->n_latencies =
-                (uint32_t)bench_read_number("latency-runs", optarg, 100, 10000000);
-            break;
-        case 'j':
-            ret_options->json = optarg;
-            break;
-        case 'h':
-            print_help();
-            exit(EXIT_SUCCESS);
-        default:
-            exit(2);
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
-    struct options options;
+    static struct options options;
+    static const struct bench_option table[] = {
+        {"daemon", "PATH", "the daemon (default: of this build)", .text = &options.daemon},
+        {"runs", "N", "requests of one round", "100000", 1, 10000000, .count = &options.n_runs},
+        {"depth", "N", "requests under way at once", "64", 1, 100000, .count = &options.depth},
+        {"rounds", "N", "rounds", "7", 1, ROUNDS_MAX, .count = &options.n_rounds},
+        {"latency-runs", "N", "requests one at a time", "10000", 100, 10000000,
+         .count = &options.n_latencies},
+        {"json", "FILE", "write the figures there as well", .text = &options.json},
+    };
     struct bench bench = {.options = &options};
 
-    read_options(argc, argv, &options);
+    bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
+                       "Small requests through a private gpupiped, against a bare RPC server.");
     struct bench_report *report = bench_report_create("runs", options.json);
     rpc_echo_start(&bench.rpc_echo);
     bench_daemon_start(&bench.daemon, options.daemon, "cpu");

@@ -11,10 +11,10 @@
  */
 #include "proto/util.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_options.h"
 #include "tests/bench/contest.h"
 #include "tests/bench/rig.h"
 
-#include <getopt.h>
 #include <math.h>
 
 #define SIZE_UNIT   (64u << 20) /* the largest chunk */
@@ -234,55 +234,19 @@ static void stop(struct bench *bench)
     rig_memory_destroy(&bench->memory);
 }
 
-static void print_help(void)
-{
-    printf("Usage: bench_streams [OPTION]...\n"
-           "The GPU worker's streams: how many, what chunks, which priority.\n\n"
-           "  --size SIZE     bytes of one run, whole 64M (default 1G)\n"
-           "  --rounds N      rounds, 1 to 99 (default 7)\n"
-           "  --json FILE     write the figures there as well\n");
-}
-
-static void read_options(int argc, char **argv, struct options *ret_options)
-{
-    static const struct option long_options[] = {
-        {"size", required_argument, NULL, 's'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    int option;
-
-    *ret_options = (struct options){.size = 1u << 30, .n_rounds = 7};
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 's':
-            ret_options->size = bench_read_number("size", optarg, SIZE_UNIT, UINT64_C(1) << 33);
-            ret_options->size -= ret_options->size % SIZE_UNIT;
-            break;
-        case 'r':
-            ret_options->n_rounds =
-                (uint32_t)bench_read_number("rounds", optarg, 1, CONTEST_ROUNDS_MAX);
-            break;
-        case 'j':
-            ret_options->json = optarg;
-            break;
-        case 'h':
-            print_help();
-            exit(EXIT_SUCCESS);
-        default:
-            exit(2);
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
     static struct options options;
+    static const struct bench_option table[] = {
+        {"size", "SIZE", "bytes of one run", "1G", SIZE_UNIT, UINT64_C(1) << 33,
+         .size = &options.size},
+        {"rounds", "N", "rounds", "7", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
+        {"json", "FILE", "write the figures there as well", .text = &options.json},
+    };
     static struct bench bench = {.options = &options};
 
-    read_options(argc, argv, &options);
+    bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
+                       "The GPU worker's streams: how many, what chunks, which priority.");
     RIG_GUARD();
     start(&bench);
     measure(&bench);

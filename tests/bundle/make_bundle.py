@@ -20,7 +20,7 @@ import sys
 
 # What every system has, or must have of its own: the C library, and the driver.
 SYSTEM_LIBRARIES = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|resolv|cuda)\.so.*)")
-SUITES = ("gpu", "faults", "integration", "ops", "unit")
+SUITES = ("gpu", "integration", "ops", "unit")
 DOCUMENTS = ("LICENSE", "README.md", "proto/PROTOCOL.md")
 
 
@@ -72,18 +72,19 @@ class Bundle:
     def plan_line(self, test, suite):
         words = [f"{name}={self.translate(value)}" for name, value in sorted(test["env"].items())]
         words += map(self.translate, test["cmd"])
-        return " ".join(["plan", quote(f"{suite}/{test['name']}"), str(test["timeout"]), *words])
+        how = "plan" if test["is_parallel"] else "alone"
+        return " ".join([how, quote(f"{suite}/{test['name']}"), str(test["timeout"]), *words])
 
     def has(self, test):
         program = pathlib.Path(test["cmd"][0])
         return not program.is_relative_to(self.build) or program in self.executables
 
     def add_plan(self, tests):
-        """The suites in their order, in each what takes longest first."""
+        """The suites in their order, in each what runs alone first, then what takes longest."""
         lines = []
         for suite in SUITES:
             chosen = [test for test in tests if suite_of(test) == suite and self.has(test)]
-            chosen.sort(key=lambda test: (-test["priority"], test["name"]))
+            chosen.sort(key=lambda test: (test["is_parallel"], -test["priority"], test["name"]))
             lines += [self.plan_line(test, suite) for test in chosen]
         (self.folder / "tests/plan").write_text("\n".join(lines) + "\n")
 

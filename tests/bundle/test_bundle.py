@@ -5,6 +5,7 @@ from, and its runner tells the truth.
 Usage: test_bundle.py MAKE_BUNDLE SOURCE_ROOT BUILD_ROOT VERSION EXECUTABLE...
 """
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -21,6 +22,9 @@ MAKE_BUNDLE, SOURCE_ROOT, BUILD_ROOT, VERSION, *EXECUTABLES = sys.argv[1:]
 SIZE_MAX = 40 * 2**20
 SYSTEM_LIBRARIES = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread))\.so.*")
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+HAS_CUDA = "gpupipe-worker-cuda" in map(os.path.basename, EXECUTABLES)
+SUITES = {"gpu", "integration", "ops", "unit"}
+STAYING = {"protocol_doc"}  # it reads the sources
 BLOCK = 4096
 
 folder = tempfile.TemporaryDirectory()
@@ -60,6 +64,24 @@ def it_is_small():
     size = sum(path.stat().st_size for path in bundle.rglob("*"))
     print(f"# {size / 2**20:.1f} MiB, packed {tarball.stat().st_size / 2**20:.1f} MiB")
     tap.equal((size <= SIZE_MAX, tarball.stat().st_size <= SIZE_MAX), (True, True))
+
+
+def every_test_is_in_it():
+    tests = json.loads(pathlib.Path(BUILD_ROOT, "meson-info/intro-tests.json").read_text())
+    wanted = {test["name"] for test in tests
+              if SUITES & {suite.split(":")[-1] for suite in test["suite"]}}
+    planned = re.findall(r"^(?:plan|alone) (\w+)/(\S+) ", (bundle / "tests/plan").read_text(), re.M)
+    tap.equal(wanted - {name for suite, name in planned}, STAYING)
+    for name in ("backends", "faults", "no_gpu", "worker_faults"):
+        tap.equal((name, ("gpu", name) in planned), (name, HAS_CUDA))
+
+
+def the_faulty_worker_is_for_its_own_daemon_alone():
+    workers = {str(path.parent.relative_to(bundle)): b"endless" in path.read_bytes()
+               for path in bundle.rglob("gpupipe-worker-cuda")}
+    tap.equal(workers, {"libexec/gpupipe": False, "tests/gpu": True} if HAS_CUDA else {})
+    beside = [(bundle / "tests/gpu" / name).exists() for name in ("gpupiped", "gpupipe-worker-cpu")]
+    tap.equal(beside, [HAS_CUDA, HAS_CUDA])
 
 
 def every_library_is_in_it_or_the_systems():
@@ -139,7 +161,8 @@ def run_tests(**environment):
 
 
 def its_tests_pass():
-    chosen = ("integration/run", "integration/worker_steered", "ops/sha256", "unit/scheduler")
+    chosen = ("integration/run", "integration/worker_steered", "ops/sha256", "unit/scheduler",
+              *(["gpu/no_gpu"] if HAS_CUDA else []))
     last, code, said = run_tests(ONLY=" ".join(chosen))
     print("#", "\n# ".join(said.splitlines()))
     tap.equal(code, 0)
@@ -178,6 +201,16 @@ def what_has_no_time_left_is_a_failure():
     tap.has(said, "no time left")
 
 
+def what_runs_alone_has_no_neighbour():
+    taken = pathlib.Path(folder.name, "taken")
+    script = f'mkdir "{taken}" && sleep 0.2 && rmdir "{taken}" && echo "ok 1 - $SAYS"'
+    fake_plan(one=script, two=script, three=script)
+    plan = (bundle / "tests/plan").read_text()
+    (bundle / "tests/plan").write_text(plan.replace("plan fake/two", "alone fake/two"))
+    last, code, said = run_tests(ONLY="fake/*", JOBS="3")
+    tap.equal((code, re.sub(r"\d+ skipped", "", last)), (0, "3 passed, 0 failed, "))
+
+
 def nothing_is_left_running():
     pid_file = pathlib.Path(folder.name, "pid")
     stray = bundle / "bin/stray"
@@ -209,8 +242,10 @@ def it_takes_its_tests_with_it():
         tap.wait_until(lambda: not is_running(int(pid_file.read_text())), f"its end by {how}")
 
 
-tap.main([it_is_made_and_unpacked_elsewhere, it_is_small, every_library_is_in_it_or_the_systems,
+tap.main([it_is_made_and_unpacked_elsewhere, it_is_small, every_test_is_in_it,
+          the_faulty_worker_is_for_its_own_daemon_alone, every_library_is_in_it_or_the_systems,
           a_worker_needs_only_the_c_library, nothing_leads_back_to_the_build,
           programs_say_what_they_are, the_daemon_works_there, the_readmes_commands_work,
           its_tests_pass, whatever_goes_wrong_is_a_failure, what_has_no_time_left_is_a_failure,
-          nothing_is_left_running, it_takes_its_tests_with_it], deadline_s=110)
+          what_runs_alone_has_no_neighbour, nothing_is_left_running, it_takes_its_tests_with_it],
+         deadline_s=110)
