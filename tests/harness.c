@@ -190,6 +190,11 @@ const char *harness_backend(void)
     return backend != NULL ? backend : "cpu";
 }
 
+const char *harness_devices(void)
+{
+    return is_on_gpu() ? "0" : "cpu0";
+}
+
 const char *harness_kind(void)
 {
     return is_on_gpu() ? "gpu" : "cpu";

@@ -32,8 +32,9 @@
 
 struct harness;
 
-/* What the daemons of the stories compute on: "cpu" or "cuda". */
+/* What the daemons of the stories compute on: "cpu" or "cuda", and one device of it. */
 const char *harness_backend(void);
+const char *harness_devices(void);
 /* Its kind, as `require` names it, and the kind that such a daemon does not have. */
 const char *harness_kind(void);
 const char *harness_other_kind(void);
@@ -45,8 +46,16 @@ void harness_launch(struct harness *harness, const char *const *options);
 /* Both. */
 #define harness_start(...)                                                                         \
     ({                                                                                             \
-        const char *const options_[] = {"--backend",   harness_backend(), "--pinned-pool", "64M",  \
-                                        "--log-level", "debug",           ##__VA_ARGS__,   NULL};  \
+        const char *const options_[] = {"--backend",                                               \
+                                        harness_backend(),                                         \
+                                        "--devices",                                               \
+                                        harness_devices(),                                         \
+                                        "--pinned-pool",                                           \
+                                        "64M",                                                     \
+                                        "--log-level",                                             \
+                                        "debug",                                                   \
+                                        ##__VA_ARGS__,                                             \
+                                        NULL};                                                     \
         struct harness *harness_ = harness_create();                                               \
         harness_launch(harness_, options_);                                                        \
         harness_;                                                                                  \

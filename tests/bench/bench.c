@@ -132,8 +132,10 @@ static pid_t find_worker(pid_t daemon)
 
 static _Noreturn void become_daemon(const char *path, const char *socket_path, const char *backend)
 {
-    execl(path, path, "--socket", socket_path, "--backend", backend, "--log-level", "warning",
-          NULL);
+    const char *device = strcmp(backend, "cpu") == 0 ? "cpu0" : "0";
+
+    execl(path, path, "--socket", socket_path, "--backend", backend, "--devices", device,
+          "--log-level", "warning", NULL);
     fprintf(stderr, "%s: %s\n", path, strerror(errno));
     _exit(127);
 }

@@ -37,7 +37,8 @@ static struct harness *create(void)
 
 static struct harness *start(void)
 {
-    static const char *const options[] = {"--backend", "cuda", "--pinned-pool", "256M", NULL};
+    static const char *const options[] = {"--backend",     "cuda", "--devices", "0",
+                                          "--pinned-pool", "256M", NULL};
     struct harness *harness = create();
 
     harness_launch(harness, options);
@@ -327,14 +328,16 @@ static void test_the_device_is_out_of_memory(void)
 
 static void test_the_device_is_full_at_start(void)
 {
-    static const char *const options[] = {"--backend", "auto", "--pinned-pool", "64M", NULL};
+    static const char *const options[] = {"--backend",     "auto", "--devices", "0",
+                                          "--pinned-pool", "64M",  NULL};
     struct harness *harness = create();
     struct harness_output output;
     struct wire *wire;
     pid_t hog = start_hog(harness, 8);
 
-    harness_shell(harness, &output,
-                  "exec \"$GPUPIPED\" --socket rpc.sock --backend cuda --pinned-pool 64M");
+    harness_shell(
+        harness, &output,
+        "exec \"$GPUPIPED\" --socket rpc.sock --backend cuda --devices 0 --pinned-pool 64M");
     CHECK_EQ(output.code, 1);
     printf("# %s", output.err);
     CHECK_HAS(output.err, "no memory left on the GPU");
@@ -354,8 +357,9 @@ static void test_the_device_has_no_room_for_the_slots(void)
     struct harness_output output;
     pid_t hog = start_hog(harness, 700);
 
-    harness_shell(harness, &output,
-                  "exec \"$GPUPIPED\" --socket rpc.sock --backend cuda --pinned-pool 64M");
+    harness_shell(
+        harness, &output,
+        "exec \"$GPUPIPED\" --socket rpc.sock --backend cuda --devices 0 --pinned-pool 64M");
     printf("# %s", output.err);
     CHECK_EQ(output.code, 1);
     CHECK_HAS(output.err, "memory");

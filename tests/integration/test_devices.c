@@ -2,7 +2,7 @@
  * Several devices: work spreads over them, and what happens to one is nothing to the others.
  *
  * Most of them are fakes (tests/fake_device.h) in place of GPUs.  Where results count, each is the
- * CPU worker: what it is told of devices a script keeps from it.  GPUs are test_gpus.c's.
+ * CPU worker: what it is told of devices a script keeps from it.  Real GPUs: tests/gpu/test_gpus.c.
  */
 #include "tests/check.h"
 #include "tests/fake_device.h"

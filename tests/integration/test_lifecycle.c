@@ -192,7 +192,9 @@ static void test_paths_that_cannot_be(void)
 
 static void test_a_stale_socket_file_is_replaced(void)
 {
-    const char *const options[] = {"--backend", harness_backend(), "--pinned-pool", "64M", NULL};
+    const char *const options[] = {
+        "--backend", harness_backend(), "--devices", harness_devices(), "--pinned-pool", "64M",
+        NULL};
     struct harness *harness = harness_create();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -206,7 +208,9 @@ static void test_a_stale_socket_file_is_replaced(void)
 
 static void test_killed_daemon_leaves_a_path_that_works_again(void)
 {
-    const char *const options[] = {"--backend", harness_backend(), "--pinned-pool", "64M", NULL};
+    const char *const options[] = {
+        "--backend", harness_backend(), "--devices", harness_devices(), "--pinned-pool", "64M",
+        NULL};
     struct harness *harness = harness_start();
     pid_t worker = harness_await_worker(harness, 0);
 
@@ -290,7 +294,7 @@ static void test_the_workers_environment_is_clean(void)
     CHECK(!has_environment(worker, "LD_DUMMY"));
     CHECK(!has_environment(worker, "CUDA_INJECTION64_PATH"));
     CHECK(!has_environment(worker, "CUDA_MPS_PIPE_DIRECTORY"));
-    CHECK(!has_environment(worker, "CUDA_VISIBLE_DEVICES"));
+    CHECK(!has_environment(worker, "CUDA_VISIBLE_DEVICES=7"));
     CHECK(has_environment(worker, "CUDA_MODULE_LOADING=EAGER"));
     CHECK(has_environment(worker, "COLOUR=red"));
     CHECK_HAS(harness_log(daemon), "COLOUR");
