@@ -3,6 +3,8 @@
  * a script of oddities says.  One job at a time; the op's output is its input 0, each byte xor
  * FAKE_XOR; a reduce op's output is the xor of all input bytes, at its first byte.
  *
+ * A run is a push of number 0, and must be urgent.
+ *
  * It sends blocking, and reads nothing meanwhile: a client that does not read while it writes would
  * hang, and the test's time limit would tell.
  */
@@ -26,7 +28,7 @@ struct fake_script {
 
     uint32_t batch;         /* answer so many pushes together, last first; 0 means 1 */
     bool is_result_first;   /* the result goes before the answer of its job.push */
-    int64_t refuse_seq;     /* answer this job.push with RANGE; -1 none */
+    int64_t refuse_seq;     /* answer the first job.push of this number with RANGE; -1 none */
     int64_t fail_seq;       /* its result is KERNEL_FAULT, and the job failed; -1 none */
     int64_t oversize_seq;   /* its output has a record more than it should; -1 none */
     int64_t die_seq;        /* exit when this push has arrived; -1 none */
