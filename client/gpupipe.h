@@ -88,7 +88,7 @@ enum gpupipe_status {
 };
 
 struct gpupipe_error {
-    int status;          /* enum gpupipe_status; later daemons may send others */
+    int status;          /* enum gpupipe_status; one that is unknown here is INTERNAL */
     const char *name;    /* "RANGE" for GPUPIPE_ERROR_RANGE, and so on */
     const char *message; /* a sentence for people: printable ASCII */
     const char *field;   /* the parameter, option or key it is about; "" = none */
