@@ -188,15 +188,43 @@ static int on_run_payload(struct call *call, const struct guard *guard,
 
 /* ---- what a caller hands over -------------------------------------------------------------- */
 
-/* A flight for this push; the counts that only its job can judge are left to the caller. */
-static int create_flight(const struct gpupipe_desc *desc, struct flight **ret_flight,
-                         struct failure *ret_failure)
+/* Memory that the library could not use, or a message that the daemon could not take. */
+static int check_spans(const struct gpupipe_desc *desc, struct failure *ret_failure)
 {
-    struct flight *flight;
+    uint64_t left = LIMIT_FRAME - LIMIT_HEAD;
 
     if (desc->n_in > LIMIT_IN || desc->n_out > LIMIT_OUT) {
         return fail(ret_failure, STATUS_MISUSE, NULL, "%u inputs and %u outputs: no op has those",
                     desc->n_in, desc->n_out);
+    }
+    for (uint32_t i = 0; i < desc->n_in; i++) {
+        if (desc->in[i].data == NULL && desc->in[i].size > 0) {
+            return fail(ret_failure, STATUS_MISUSE, "in", "input %u has bytes, and no address", i);
+        }
+        if (desc->in[i].size > left) {
+            return fail(ret_failure, STATUS_TOO_BIG, "in",
+                        "more than %d bytes of inputs: use a job, and smaller pushes",
+                        LIMIT_FRAME - LIMIT_HEAD);
+        }
+        left -= desc->in[i].size;
+    }
+    for (uint32_t i = 0; i < desc->n_out; i++) {
+        if (desc->out[i].data == NULL && desc->out[i].size > 0) {
+            return fail(ret_failure, STATUS_MISUSE, "out", "output %u has room, and no address", i);
+        }
+    }
+    return 0;
+}
+
+/* A flight for this push; the counts that only its job can judge are left to the caller. */
+static int create_flight(const struct gpupipe_desc *desc, struct flight **ret_flight,
+                         struct failure *ret_failure)
+{
+    int rc = check_spans(desc, ret_failure);
+    struct flight *flight;
+
+    if (rc < 0) {
+        return rc;
     }
     flight = calloc(1, sizeof(*flight));
     if (flight == NULL) {
@@ -232,7 +260,7 @@ static int check_push(const struct gpupipe *gpupipe, const struct gpupipe_desc *
                     job->shape.n_in, desc->n_in);
     }
     for (uint32_t i = 0; i < desc->n_out && i < job->shape.n_out; i++) {
-        if (desc->out[i].size / job->shape.out_size[i] < desc->n_records) {
+        if (desc->out[i].size / MAX(job->shape.out_size[i], 1u) < desc->n_records) {
             return fail(ret_failure, STATUS_MISUSE, "out",
                         "output %u has room for %llu bytes, and its records have %u", i,
                         (unsigned long long)desc->out[i].size, job->shape.out_size[i]);
@@ -297,24 +325,25 @@ int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, ui
     size_t stride = n == 0 ? sizeof(*descs) : descs[0].size;
     struct gpupipe_desc desc;
     struct failure failure;
-    int n_taken = 0;
+    uint32_t n_taken = 0;
     int rc = connection_check(gpupipe, &failure);
 
-    for (uint32_t i = 0; i < n && rc == n_taken; i++) {
-        rc = error_take_struct(&desc, (const char *)descs + i * stride, stride, sizeof(desc),
+    while (rc >= 0 && n_taken < n) {
+        rc = error_take_struct(&desc, (const char *)descs + n_taken * stride, stride, sizeof(desc),
                                &failure);
         if (rc == 0) {
             rc = submit_one(gpupipe, &desc, &failure);
         }
-        if (rc > 0) {
-            rc = ++n_taken;
+        if (rc <= 0) {
+            break;
         }
+        n_taken++;
     }
-    if (n_taken > 0) {
-        connection_flush(gpupipe);
-        return n_taken;
+    if (n_taken == 0) {
+        return error_record(gpupipe, rc, &failure);
     }
-    return error_record(gpupipe, rc, &failure);
+    connection_flush(gpupipe);
+    return (int)n_taken;
 }
 
 /* ---- reap ---------------------------------------------------------------------------------- */

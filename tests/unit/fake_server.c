@@ -424,7 +424,7 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
     (void)prefix;
     (void)size;
     MUST(i < LIMIT_IN && guard->payload_size <= server->script->max_push);
-    server->payloads[i] = realloc(server->payloads[i], guard->payload_size);
+    server->payloads[i] = realloc(server->payloads[i], guard->payload_size + 1);
     server->sizes[i] = guard->payload_size;
     ret_sink->n_pieces = 1;
     ret_sink->pieces[0] =

@@ -288,6 +288,38 @@ static void test_several_pushes_at_once(void)
     check_server();
 }
 
+static void test_pushes_without_records(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    check_at_end(free_works, NULL);
+    for (int i = 0; i < N_PUSHES; i++) {
+        prepare_work(&works[i], i % 3);
+    }
+    open_job();
+    check_all_done();
+}
+
+/* Two jobs at a server that knows one: what stands behind a full window waits with it. */
+static void test_a_full_window_keeps_the_order(void)
+{
+    struct gpupipe_desc descs[2];
+    struct gpupipe_job *full;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 9};
+    script.credit = 1;
+    prepare_works(10);
+    open_job();
+    full = job;
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(gpupipe_job_open(&job, gpupipe, "fake", NULL, 0, NULL), 0);
+    works[1].desc.job = full;
+    works[2].desc.job = job;
+    descs[0] = works[1].desc;
+    descs[1] = works[2].desc;
+    CHECK_EQ(gpupipe_submit(gpupipe, descs, 2), 0);
+    check_server();
+}
+
 static void test_a_job_without_pushes(void)
 {
     struct gpupipe_outcome outcome;
@@ -758,6 +790,12 @@ static void test_requests_that_make_no_sense(void)
     check_error(submit(&works[1]), GPUPIPE_ERROR_MISUSE, "room");
     works[2].desc.n_out = 3;
     check_error(submit(&works[2]), GPUPIPE_ERROR_MISUSE, "no op has those");
+    works[3].desc.in[0].size = UINT64_MAX;
+    check_error(submit(&works[3]), GPUPIPE_ERROR_TOO_BIG, "smaller pushes");
+    works[4].desc.in[0].data = NULL;
+    check_error(submit(&works[4]), GPUPIPE_ERROR_MISUSE, "input 0 has bytes, and no address");
+    works[5].desc.out[0].data = NULL;
+    check_error(submit(&works[5]), GPUPIPE_ERROR_MISUSE, "output 0 has room, and no address");
     gpupipe_job_free(job);
     check_server();
 }
@@ -948,7 +986,8 @@ static void test_nobody_is_there(void)
 CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_large_pushes_in_both_directions),
            CHECK_TEST(test_one_credit), CHECK_TEST(test_results_in_any_order),
            CHECK_TEST(test_results_before_their_requests_answers),
-           CHECK_TEST(test_several_pushes_at_once), CHECK_TEST(test_a_job_without_pushes),
+           CHECK_TEST(test_several_pushes_at_once), CHECK_TEST(test_pushes_without_records),
+           CHECK_TEST(test_a_full_window_keeps_the_order), CHECK_TEST(test_a_job_without_pushes),
            CHECK_TEST(test_a_reduction), CHECK_TEST(test_a_push_that_fails),
            CHECK_TEST(test_a_push_that_is_refused), CHECK_TEST(test_a_result_larger_than_its_room),
            CHECK_TEST(test_a_cancelled_job_gives_everything_back),
