@@ -5,7 +5,8 @@
  */
 #include "client/calls.h"
 
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_connection.h"
+#include "client/gpupipe_job.h"
 #include "proto/codec.h"
 
 #include <stdio.h>

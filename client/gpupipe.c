@@ -5,7 +5,9 @@
  */
 #include "client/gpupipe.h"
 
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_connection.h"
+#include "client/gpupipe_flight.h"
+#include "client/gpupipe_job.h"
 #include "client/json.h"
 #include "proto/codec.h"
 #include "proto/util.h"

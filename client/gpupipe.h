@@ -135,8 +135,9 @@ int gpupipe_get_fd(const struct gpupipe *gpupipe);
 int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms);
 
 /*
- * Send and receive until there is something for gpupipe_reap(), or a job has ended: returns 1.
- * Returns 0 after timeout_ns (negative: never), gpupipe_wake() or a signal.
+ * Send and receive until there is something for gpupipe_reap(), or a job has ended since the last
+ * wait (gpupipe_job_result() tells which): returns 1.  Returns 0 after timeout_ns (negative:
+ * never), gpupipe_wake() or a signal.
  */
 int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns);
 
@@ -163,7 +164,7 @@ enum gpupipe_kind { GPUPIPE_INT, GPUPIPE_FLOAT, GPUPIPE_STRING };
 /* A parameter of an op: `struct gpupipe_value block = {"block", GPUPIPE_INT, 4096, 0, NULL};` */
 struct gpupipe_value {
     const char *name;
-    enum gpupipe_kind kind; /* which of the following counts */
+    enum gpupipe_kind kind; /* which of the following counts; a float parameter takes an integer */
     int64_t i;
     double f;
     const char *s;
@@ -186,9 +187,9 @@ struct gpupipe_job_opts {
     uint64_t deadline_ns; /* from the request's arrival, then DEADLINE; 0: none */
     int wants_timing;     /* fill gpupipe_completion.timing */
 
-    /* For gpupipe_job_open() only. */
-    uint32_t window;   /* pushes under way at once, at most; 0: the daemon's default */
-    uint64_t max_push; /* bytes of any one array of one push; 0: the daemon's default */
+    /* For gpupipe_job_open() only.  Less may be granted: see gpupipe_window() and so on. */
+    uint32_t window;   /* pushes under way at once, 1 to the limit "window"; 0: the default */
+    uint64_t max_push; /* bytes of any one array of one push, to the limit "max_push"; 0: default */
     int is_unordered;  /* completions come as they are done, not in the order of submission */
 };
 
@@ -206,8 +207,9 @@ struct gpupipe_room {
 
 /*
  * One push: n_records records of each of the op's inputs, in the order of its description, and room
- * for its outputs.  The spans are not copied: from submission until the push is reaped inputs must
- * not change, and outputs not be touched.
+ * for its outputs.  With opts.tail the last record of a job may be short, and counts.  The spans
+ * are not copied: from submission until the push is reaped inputs must not change, and outputs not
+ * be touched.
  */
 struct gpupipe_desc {
     size_t size;
@@ -259,9 +261,10 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
  * Submit pushes, in order; their jobs may differ.  Never blocks: what does not leave at once leaves
  * in gpupipe_dispatch() and gpupipe_wait().  The size of descs[0] is that of all.
  *
- * Returns how many were taken; fewer than n: the window of the next one's job is full, reap first.
- * Negative: the first one was refused here, and nothing was taken (of one that the daemon refuses
- * the completion tells, and the job goes on without it).
+ * Returns how many were taken; fewer than n: the window of the next one's job is full, or it will
+ * be refused: reap, and try again.  Negative: the first one was refused here, and nothing was
+ * taken. Of one that the daemon refuses the completion tells, and the job goes on without it;
+ * pushes that were under way behind it come back with SEQ, to be submitted again.
  */
 int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, uint32_t n);
 

@@ -16,8 +16,10 @@
  *
  * Threads: the one that owns the connection.
  */
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_connection.h"
 
+#include "client/gpupipe_flight.h"
+#include "client/gpupipe_job.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
@@ -408,7 +410,7 @@ static int say_hello(struct gpupipe *gpupipe, const char *program, struct failur
     struct request request;
     int rc;
 
-    snprintf(hello.program, sizeof(hello.program), "%s", program);
+    snprintf(hello.program, sizeof(hello.program), "%s", program == NULL ? "" : program);
     request_init(&request, gpupipe);
     codec_pack_hello(&request.packer, request.msgid, &hello);
     rc = connection_call(gpupipe, &request, take_hello, &gpupipe->hello, ret_failure);

@@ -4,7 +4,9 @@
  *
  * Threads: the one that owns the connection.
  */
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_error.h"
+
+#include "client/gpupipe_connection.h"
 
 #include <string.h>
 
@@ -29,6 +31,7 @@ static const struct {
     {GPUPIPE_ERROR_OUT_OF_MEMORY, "OUT_OF_MEMORY", "out of memory or descriptors"},
 };
 
+/* What a status is called, or what it means. */
 static const char *text_of(int status, bool is_doc)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -37,11 +40,6 @@ static const char *text_of(int status, bool is_doc)
         }
     }
     return is_doc ? "an error that this version of the library does not know" : "UNKNOWN";
-}
-
-const char *error_name(int status)
-{
-    return text_of(status, false);
 }
 
 const char *gpupipe_strerror(int status)
@@ -54,7 +52,7 @@ int error_set(struct error *ret, const struct failure *failure)
     ret->failure = *failure;
     ret->shown = (struct gpupipe_error){
         .status = -(int)failure->status,
-        .name = error_name(-(int)failure->status),
+        .name = text_of(-(int)failure->status, false),
         .message = ret->failure.message,
         .field = ret->failure.field,
         .retry_ms = failure->retry_ms,

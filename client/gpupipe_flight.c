@@ -13,8 +13,9 @@
  *
  * Threads: the one that owns the connection.
  */
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_flight.h"
 
+#include "client/gpupipe_job.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 

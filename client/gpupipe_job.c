@@ -6,8 +6,9 @@
  *
  * Threads: the one that owns the connection.
  */
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_job.h"
 
+#include "client/gpupipe_flight.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
