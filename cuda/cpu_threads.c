@@ -7,8 +7,9 @@
  *
  * A table is what one thread runs at once: normally one work.  Map chunks that are narrower than
  * the op's min_parallel are taken together, as long as they follow each other in the queue and have
- * the same op and parameters, until they are wide enough: sixteen 4 KiB blocks of sixteen pushes
- * fill the lanes of one sha256 call.  A chunk that is wide enough alone stays for another thread.
+ * the same op, parameters and constants, until they are wide enough: sixteen 4 KiB blocks of
+ * sixteen pushes fill the lanes of one sha256 call.  A chunk that is wide enough alone stays for
+ * another thread.
  *
  * States of a thread: idle (waits on has_work), busy (runs a table), ended (is_closing was seen).
  *
@@ -67,13 +68,18 @@ struct cpu_threads {
 
 static struct op_chunk chunk_of(const struct device_work *work)
 {
-    struct op_chunk chunk = {.n_records = work->n_records, .tail_size = work->tail_size};
+    struct op_chunk chunk = {.n_records = work->n_records,
+                             .tail_size = work->tail_size,
+                             .varying_size = work->varying_size};
 
     for (uint32_t i = 0; i < LIMIT_IN; i++) {
         chunk.in[i] = work->in[i].base;
     }
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         chunk.out[i] = work->out[i].base;
+    }
+    for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+        chunk.consts[i] = work->consts[i].base;
     }
     return chunk;
 }
@@ -172,7 +178,8 @@ static bool joins(const struct table *table, const struct device_work *next)
 
     return next != NULL && table->n < TABLE_SIZE && is_narrow(first) && is_narrow(next) &&
            table->n_records < first->code->manifest->min_parallel && next->op == first->op &&
-           memcmp(next->params, first->params, sizeof(next->params)) == 0;
+           memcmp(next->params, first->params, sizeof(next->params)) == 0 &&
+           memcmp(next->const_ids, first->const_ids, sizeof(next->const_ids)) == 0;
 }
 
 /* False: there is no work. */

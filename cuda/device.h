@@ -54,8 +54,11 @@ struct device_work {
     bool is_timed; /* WORK_TIMED: the result tells how long each stage took */
     uint32_t n_records;
     uint32_t tail_size;
+    uint32_t varying_size; /* bytes of the varying input */
     struct device_array in[LIMIT_IN];
     struct device_array out[LIMIT_OUT];
+    struct device_array consts[LIMIT_CONSTS];
+    uint64_t const_ids[LIMIT_CONSTS]; /* 0: none; of the same id are the same bytes, for ever */
     _Alignas(16) uint8_t params[LIMIT_PARAM_BYTES];
 };
 

@@ -63,8 +63,7 @@ static struct work_entry affine_entry(uint32_t i)
     return (struct work_entry){
         .job_slot = 1,
         .n_records = 1,
-        .ref = {WORK_REF(0, IN_OFFSET + i * 4), WORK_REF(0, OUT_OFFSET + i * 4)},
-        .tag = i};
+        .ref = {WORK_REF(0, IN_OFFSET + i * 4), WORK_REF(0, OUT_OFFSET + i * 4)}};
 }
 
 /*
@@ -98,7 +97,7 @@ static void test_urgent_overtakes(void)
         enum priority expected = i < N_URGENT              ? PRIORITY_URGENT
                                  : i < N_URGENT + N_NORMAL ? PRIORITY_NORMAL
                                                            : PRIORITY_BULK;
-        uint32_t at = (uint32_t)answers[i + 1].entry.tag;
+        uint64_t at = (WORK_REF_OFFSET(answers[i + 1].entry.ref[0]) - IN_OFFSET) / 4;
 
         CHECK_EQ(answers[i + 1].result.status, STATUS_OK);
         CHECK_EQ(answers[i + 1].priority, expected);
