@@ -202,12 +202,15 @@ static void check_widths(const uint32_t *outs, const uint32_t *expected, uint32_
     }
 }
 
-/* Chunks of 3 records where 16 are wanted: six at once; what is wide enough runs alone. */
+/*
+ * Chunks of 3 records where 16 are wanted: six at once; what is wide enough runs alone, and what
+ * differs in op, parameters or constants apart.
+ */
 static void test_narrow_chunks_run_together(void)
 {
     static uint8_t in[N_MAX][FAKE_PARALLEL * FAKE_BLOCK];
     uint32_t outs[N_MAX * FAKE_PARALLEL];
-    const uint32_t expected[] = {6, 6, 6, 6, 6, 6, 2, 2, 1, 2, 2, 1, 1, 2, 2};
+    const uint32_t expected[] = {6, 6, 6, 6, 6, 6, 2, 2, 1, 2, 2, 1, 1, 2, 2, 1, 2, 2};
     const struct fake_params other = {.add = 1};
 
     set_up();
@@ -224,6 +227,10 @@ static void test_narrow_chunks_run_together(void)
         }
         if (i == 14) {
             work.tail_size = 5;
+        }
+        if (i > 14) { /* other constants */
+            work.const_ids[0] = 1;
+            work.const_ids[1] = i > 15 ? 3 : 2;
         }
         issue(work);
     }
