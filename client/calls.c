@@ -58,7 +58,7 @@ int call_ping(struct gpupipe *gpupipe)
 
     request_init(&request, gpupipe);
     codec_pack_ping(&request.packer, request.msgid);
-    return connection_ask(gpupipe, &request, NULL, NULL);
+    return connection_ask(gpupipe, &request, NULL, NULL, NULL);
 }
 
 struct op_list {
@@ -89,7 +89,7 @@ int call_op_list(struct gpupipe *gpupipe, const char *name, struct manifest_op *
     snprintf(msg.name, sizeof(msg.name), "%s", name == NULL ? "" : name);
     request_init(&request, gpupipe);
     codec_pack_op_list(&request.packer, request.msgid, &msg);
-    rc = connection_ask(gpupipe, &request, take_op_list, &list);
+    rc = connection_ask(gpupipe, &request, NULL, take_op_list, &list);
     if (rc == 0) {
         *ret_ops = list.ops;
         *ret_n_ops = list.n_ops;
@@ -119,7 +119,7 @@ int call_job_list(struct gpupipe *gpupipe, bool is_all, struct msg_job_entry **r
 
     request_init(&request, gpupipe);
     codec_pack_job_list(&request.packer, request.msgid, &msg);
-    rc = connection_ask(gpupipe, &request, take_job_list, &list);
+    rc = connection_ask(gpupipe, &request, NULL, take_job_list, &list);
     if (rc == 0) {
         *ret_entries = list.entries;
         *ret_n_entries = list.n_entries;
@@ -145,7 +145,7 @@ int call_job_cancel(struct gpupipe *gpupipe, uint64_t job, enum job_state *ret_s
 
     request_init(&request, gpupipe);
     codec_pack_job(&request.packer, request.msgid, METHOD_JOB_CANCEL, &msg);
-    return connection_ask(gpupipe, &request, take_job_state, ret_state);
+    return connection_ask(gpupipe, &request, NULL, take_job_state, ret_state);
 }
 
 static int take_stats(const msgpack_object *result, void *ret, struct failure *ret_failure)
@@ -159,7 +159,7 @@ int call_stats(struct gpupipe *gpupipe, struct msg_stats *ret_stats)
 
     request_init(&request, gpupipe);
     codec_pack_stats_request(&request.packer, request.msgid);
-    return connection_ask(gpupipe, &request, take_stats, ret_stats);
+    return connection_ask(gpupipe, &request, NULL, take_stats, ret_stats);
 }
 
 struct device_list {
@@ -183,7 +183,7 @@ int call_device_list(struct gpupipe *gpupipe, struct msg_device **ret_devices,
 
     request_init(&request, gpupipe);
     codec_pack_device_list(&request.packer, request.msgid);
-    rc = connection_ask(gpupipe, &request, take_device_list, &list);
+    rc = connection_ask(gpupipe, &request, NULL, take_device_list, &list);
     if (rc == 0) {
         *ret_devices = list.devices;
         *ret_n_devices = list.n_devices;

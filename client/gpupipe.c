@@ -161,6 +161,6 @@ int gpupipe_op_describe(struct gpupipe *gpupipe, const char *name, char **ret_js
     snprintf(msg.name, sizeof(msg.name), "%s", name == NULL ? "" : name);
     request_init(&request, gpupipe);
     codec_pack_op_list(&request.packer, request.msgid, &msg);
-    return connection_ask(gpupipe, &request, name == NULL ? take_as_json : take_only_as_json,
+    return connection_ask(gpupipe, &request, NULL, name == NULL ? take_as_json : take_only_as_json,
                           ret_json);
 }

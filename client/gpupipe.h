@@ -177,15 +177,26 @@ enum gpupipe_require { GPUPIPE_ANY, GPUPIPE_GPU, GPUPIPE_CPU };
  * Not every op can do more than refuse. */
 enum gpupipe_tail { GPUPIPE_TAIL_ERROR, GPUPIPE_TAIL_ZERO, GPUPIPE_TAIL_SHORT };
 
+/*
+ * Upload an operand that is the same for a whole job, like a matrix: *ret_id names it in
+ * gpupipe_job_opts.consts, on this connection.  The bytes are not needed any longer afterwards.
+ * Blocks.  TOO_BIG: over the limit "const_size".
+ */
+int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, uint64_t *ret_id);
+/* No later job can name it; jobs that do already keep it.  Blocks. */
+int gpupipe_const_drop(struct gpupipe *gpupipe, uint64_t id);
+
 /* How work is to be done. */
 struct gpupipe_job_opts {
     size_t size;
     enum gpupipe_priority priority;
     enum gpupipe_require require; /* fail with NO_DEVICE rather than compute elsewhere */
     enum gpupipe_tail tail;
-    const char *device;   /* a name of the daemon's device list; NULL: any */
-    uint64_t deadline_ns; /* from the request's arrival, then DEADLINE; 0: none */
-    int wants_timing;     /* fill gpupipe_completion.timing */
+    const char *device;     /* a name of the daemon's device list; NULL: any */
+    uint64_t deadline_ns;   /* from the request's arrival, then DEADLINE; 0: none */
+    int wants_timing;       /* fill gpupipe_completion.timing */
+    const uint64_t *consts; /* the op's constants, all of them in the order of its description */
+    uint32_t n_consts;
 
     /* For gpupipe_job_open() only.  Less may be granted: see gpupipe_window() and so on. */
     uint32_t window;   /* pushes under way at once, 1 to the limit "window"; 0: the default */

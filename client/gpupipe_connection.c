@@ -127,6 +127,7 @@ struct blocking_call {
     int (*unpack)(const msgpack_object *result, void *ret, struct failure *ret_failure);
     void *ret;
     bool is_answered;
+    bool is_sent;
     int rc;
     struct failure *ret_failure;
 };
@@ -145,7 +146,17 @@ static void on_blocking_answer(struct call *call, const msgpack_object *result,
     }
 }
 
+static void on_blocking_sent(void *arg, bool is_sent)
+{
+    struct blocking_call *blocking = arg;
+
+    /* Not sent means that the connection is being lost: the answer will say so. */
+    (void)is_sent;
+    blocking->is_sent = true;
+}
+
 int connection_call(struct gpupipe *gpupipe, struct request *request,
+                    const struct gpupipe_span *span,
                     int (*unpack)(const msgpack_object *result, void *ret,
                                   struct failure *ret_failure),
                     void *ret, struct failure *ret_failure)
@@ -156,13 +167,14 @@ int connection_call(struct gpupipe *gpupipe, struct request *request,
         .ret = ret,
         .ret_failure = ret_failure,
     };
-    int rc = connection_post(gpupipe, request, &blocking.call, NULL, 0, NULL, NULL, ret_failure);
+    int rc = connection_post(gpupipe, request, &blocking.call, span, span == NULL ? 0 : 1,
+                             on_blocking_sent, &blocking, ret_failure);
     struct failure loss;
 
     if (rc < 0) {
         return rc;
     }
-    while (!blocking.is_answered) {
+    while (!blocking.is_answered || !blocking.is_sent) {
         /* A loss answers the call as well. */
         (void)connection_turn(gpupipe, -1, CONNECTION_IGNORE_WAKES, &loss);
     }
@@ -170,13 +182,12 @@ int connection_call(struct gpupipe *gpupipe, struct request *request,
     return blocking.rc;
 }
 
-int connection_ask(struct gpupipe *gpupipe, struct request *request,
-                   int (*unpack)(const msgpack_object *result, void *ret,
-                                 struct failure *ret_failure),
-                   void *ret)
+int connection_ask(
+    struct gpupipe *gpupipe, struct request *request, const struct gpupipe_span *span,
+    int (*unpack)(const msgpack_object *result, void *ret, struct failure *ret_failure), void *ret)
 {
     struct failure failure;
-    int rc = connection_call(gpupipe, request, unpack, ret, &failure);
+    int rc = connection_call(gpupipe, request, span, unpack, ret, &failure);
 
     request_finish(request);
     return error_record(gpupipe, rc, &failure);
@@ -413,7 +424,7 @@ static int say_hello(struct gpupipe *gpupipe, const char *program, struct failur
     snprintf(hello.program, sizeof(hello.program), "%s", program == NULL ? "" : program);
     request_init(&request, gpupipe);
     codec_pack_hello(&request.packer, request.msgid, &hello);
-    rc = connection_call(gpupipe, &request, take_hello, &gpupipe->hello, ret_failure);
+    rc = connection_call(gpupipe, &request, NULL, take_hello, &gpupipe->hello, ret_failure);
     request_finish(&request);
     if (rc == 0 && gpupipe->hello.api_compatible > API_LEVEL) {
         return fail(ret_failure, STATUS_VERSION, "api",

@@ -94,17 +94,19 @@ int connection_post(struct gpupipe *gpupipe, struct request *request, struct cal
 /* Send what the socket takes now: after the last post of several. */
 void connection_flush(struct gpupipe *gpupipe);
 
-/* Post, and wait for the answer: `unpack` (NULL: nothing of interest) turns the result into *ret.
+/*
+ * Post, and wait for the answer, and until span (NULL: none) has left: `unpack` (NULL: nothing of
+ * interest) turns the result into *ret.
  */
 int connection_call(struct gpupipe *gpupipe, struct request *request,
+                    const struct gpupipe_span *span,
                     int (*unpack)(const msgpack_object *result, void *ret,
                                   struct failure *ret_failure),
                     void *ret, struct failure *ret_failure);
 /* The same as the last step of a public function: the request is finished, and errors recorded. */
-int connection_ask(struct gpupipe *gpupipe, struct request *request,
-                   int (*unpack)(const msgpack_object *result, void *ret,
-                                 struct failure *ret_failure),
-                   void *ret);
+int connection_ask(
+    struct gpupipe *gpupipe, struct request *request, const struct gpupipe_span *span,
+    int (*unpack)(const msgpack_object *result, void *ret, struct failure *ret_failure), void *ret);
 
 /*
  * One turn: wait at most timeout_ns (negative: for ever) for the socket, and, if the turn heeds

@@ -104,6 +104,14 @@ int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *re
         .max_push = mine.max_push,
         .is_unordered = mine.is_unordered != 0,
     };
+    if (mine.n_consts > LIMIT_CONSTS) {
+        return fail(ret_failure, STATUS_RANGE, "consts", "%u constants: no op has more than %d",
+                    mine.n_consts, LIMIT_CONSTS);
+    }
+    for (uint32_t i = 0; i < mine.n_consts; i++) {
+        ret_options->consts[i] = mine.consts[i];
+    }
+    ret_options->n_consts = mine.n_consts;
     if (!take_name(ret_options->device, sizeof(ret_options->device), mine.device)) {
         return fail(ret_failure, STATUS_NO_DEVICE, "device", "no device has a name that long");
     }
@@ -306,7 +314,7 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
     }
     request_init(&request, gpupipe);
     codec_pack_job_open(&request.packer, request.msgid, msg);
-    rc = connection_call(gpupipe, &request, take_opened, &job->shape, ret_failure);
+    rc = connection_call(gpupipe, &request, NULL, take_opened, &job->shape, ret_failure);
     request_finish(&request);
     if (rc < 0) {
         return rc;

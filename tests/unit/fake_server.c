@@ -48,6 +48,7 @@ struct server {
     uint32_t n_busy;
     uint64_t n_pushed, n_done, n_records;
     uint8_t fold;
+    uint64_t const_id;
     bool is_closed, is_over, has_refused;
 };
 
@@ -354,6 +355,8 @@ static void on_run(struct server *server, uint32_t msgid, const struct msg_run *
     if (script->die_seq == 0) {
         _exit(0);
     }
+    MUST(run->options.n_consts <= 1);
+    MUST(run->options.n_consts == 0 || run->options.consts[0] == server->const_id);
     MUST(strcmp(run->op.name, "fake") == 0 && run->options.priority == PRIORITY_URGENT);
     server->payloads[0] = realloc(server->payloads[0], size);
     for (uint64_t i = 0; i < server->sizes[0]; i++) {
@@ -364,12 +367,25 @@ static void on_run(struct server *server, uint32_t msgid, const struct msg_run *
     send_bin(server, server->payloads[0], size);
 }
 
+static void on_const_put(struct server *server, uint32_t msgid)
+{
+    struct msg_const put = {.id = 0};
+
+    for (uint64_t i = 0; i < server->sizes[0]; i++) {
+        put.id = (put.id * FAKE_CONST + server->payloads[0][i]) % FAKE_CONST_IDS;
+    }
+    server->const_id = put.id;
+    codec_pack_const_result(&server->packer, msgid, &put);
+    flush(server);
+}
+
 static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
 {
     struct server *server = owner;
     struct rpc_message message;
     struct msg_job_push push;
     struct msg_op_list list;
+    struct msg_const dropped;
     struct msg_run run;
     struct failure failure;
 
@@ -387,6 +403,15 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
     case METHOD_OP_LIST:
         MUST(codec_unpack_op_list(&message.params, &list, &failure) == 0);
         on_op_list(server, message.msgid, &list);
+        break;
+    case METHOD_CONST_PUT:
+        on_const_put(server, message.msgid);
+        break;
+    case METHOD_CONST_DROP:
+        MUST(codec_unpack_const_drop(&message.params, &dropped, &failure) == 0);
+        MUST(dropped.id == server->const_id);
+        codec_pack_empty_result(&server->packer, message.msgid);
+        flush(server);
         break;
     case METHOD_RUN:
         MUST(codec_unpack_run(&message.params, &run, &failure) == 0);

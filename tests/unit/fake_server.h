@@ -18,6 +18,10 @@
 
 #define FAKE_XOR 0x5a
 
+/* A constant's id is its bytes as digits of this base, modulo the number of ids.  It knows one. */
+#define FAKE_CONST     31
+#define FAKE_CONST_IDS 1000003
+
 struct fake_script {
     uint32_t record_size; /* of input 0 and output 0 */
     uint32_t n_in;        /* further inputs are only received; 0 means 1 */

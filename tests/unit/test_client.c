@@ -629,6 +629,35 @@ static void test_hello_and_calls(void)
     check_server();
 }
 
+static void test_a_constant(void)
+{
+    size_t size = 1000000 + random_below(40000);
+    const uint8_t *bytes = random_new(size);
+    uint64_t id = 0, wanted = 0;
+    struct gpupipe_job_opts opts;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_run();
+    for (size_t i = 0; i < size; i++) {
+        wanted = (wanted * FAKE_CONST + bytes[i]) % FAKE_CONST_IDS;
+    }
+    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, size, &id), 0);
+    CHECK_EQ(id, wanted);
+    GPUPIPE_INIT(&opts);
+    opts.priority = GPUPIPE_URGENT;
+    opts.consts = &id;
+    opts.n_consts = 1;
+    CHECK_EQ(gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, NULL), GPUPIPE_OK);
+    opts.n_consts = 1000;
+    check_error(gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, NULL),
+                GPUPIPE_ERROR_RANGE, "1000 constants");
+    CHECK_EQ(gpupipe_const_drop(gpupipe, id), 0);
+    check_error(gpupipe_const_put(gpupipe, bytes, UINT64_MAX, &id), GPUPIPE_ERROR_TOO_BIG, "most");
+    check_error(gpupipe_const_put(gpupipe, NULL, 1, &id), GPUPIPE_ERROR_MISUSE, "no address");
+    CHECK_EQ(id, wanted);
+    check_server();
+}
+
 static void test_an_op_as_json(void)
 {
     static const char one[] =
@@ -999,8 +1028,8 @@ CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_large_pushes_in_
            CHECK_TEST(test_a_closed_connection_gives_buffers_back), CHECK_TEST(test_a_run),
            CHECK_TEST(test_a_run_that_is_refused), CHECK_TEST(test_a_run_whose_output_is_too_large),
            CHECK_TEST(test_a_run_whose_server_dies), CHECK_TEST(test_hello_and_calls),
-           CHECK_TEST(test_an_op_as_json), CHECK_TEST(test_a_server_too_new_for_us),
-           CHECK_TEST(test_a_server_that_talks_nonsense),
+           CHECK_TEST(test_a_constant), CHECK_TEST(test_an_op_as_json),
+           CHECK_TEST(test_a_server_too_new_for_us), CHECK_TEST(test_a_server_that_talks_nonsense),
            CHECK_TEST(test_busy_says_when_to_come_back), CHECK_TEST(test_statuses_have_words),
            CHECK_TEST(test_structs_without_a_size), CHECK_TEST(test_structs_of_a_later_version),
            CHECK_TEST(test_requests_that_make_no_sense),
