@@ -660,26 +660,24 @@ static void test_a_constant(void)
 
 static void test_an_op_as_json(void)
 {
-    static const char one[] =
-        "{\"name\": \"fake\", \"doc\": \"says \\\"\\\\\\\"\", \"kind\": \"map\", "
-        "\"in\": [{\"name\": \"x\", \"dtype\": \"u8\", \"shape\": [4]}], "
-        "\"out\": [{\"name\": \"y\", \"dtype\": \"f32\", \"shape\": []}], \"params\": [], "
-        "\"tail\": [\"error\"], \"min_parallel\": 1, \"tolerance\": 0.1, \"backends\": [\"cpu\"]}";
-    char two[sizeof(one) * 2 + 4];
-    char *json = NULL;
+    char *one = NULL, *all = NULL;
+    char two[2048];
 
     script = (struct fake_script){FAKE_SCRIPT};
     CHECK_EQ(connect_to_script(), 0);
-    CHECK_EQ(gpupipe_op_describe(gpupipe, "fake", &json), 0);
-    check_at_end(free, json);
-    CHECK_STR(json, one);
-    CHECK_EQ(gpupipe_op_describe(gpupipe, NULL, &json), 0);
-    check_at_end(free, json);
+    CHECK_EQ(gpupipe_op_describe(gpupipe, "fake", &one), 0);
+    check_at_end(free, one);
+    CHECK_EQ(strncmp(one, "{\"name\": \"fake\", ", 17), 0);
+    CHECK_HAS(one, ", \"doc\": \"says \\\"\\\\\\\"\", ");
+    CHECK_HAS(one, ", \"in\": [{\"name\": \"x\", \"dtype\": \"u8\", \"shape\": [4]}], ");
+    CHECK_HAS(one, ", \"out\": [{\"name\": \"y\", \"dtype\": \"f32\", \"shape\": []}], ");
+    CHECK_HAS(one, ", \"tolerance\": 0.1, \"backends\": [\"cpu\"]}");
+    CHECK_EQ(gpupipe_op_describe(gpupipe, NULL, &all), 0);
+    check_at_end(free, all);
     snprintf(two, sizeof(two), "[%s, %s]", one, one);
-    CHECK_STR(json, two);
-    json = NULL;
-    check_error(gpupipe_op_describe(gpupipe, "none", &json), GPUPIPE_ERROR_UNKNOWN_OP, "script");
-    CHECK(json == NULL);
+    CHECK_STR(all, two);
+    check_error(gpupipe_op_describe(gpupipe, "none", &all), GPUPIPE_ERROR_UNKNOWN_OP, "script");
+    CHECK_STR(all, two);
     check_server();
 }
 
