@@ -303,7 +303,10 @@ void gpupipe_job_free(struct gpupipe_job *job);
 /* The job's number at the daemon, as `gpupipe-cli job list` shows it. */
 uint64_t gpupipe_job_id(const struct gpupipe_job *job);
 
-/* Bytes of one record of an input, or of an output (is_output); 0: there is no such. */
+/*
+ * Bytes of one record of an input, or of an output (is_output); of one element, where an input's
+ * records differ in length.  0: there is no such.
+ */
 uint32_t gpupipe_record_size(const struct gpupipe_job *job, int is_output, uint32_t index);
 /* Records of one push, at most: so many that each input and output stays within what was granted.
  */
