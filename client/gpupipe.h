@@ -137,7 +137,7 @@ int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms);
 /*
  * Send and receive until there is something for gpupipe_reap(), or a job has ended since the last
  * wait (gpupipe_job_result() tells which): returns 1.  Returns 0 after timeout_ns (negative:
- * never), gpupipe_wake() or a signal.
+ * never), gpupipe_wake() or a signal, and now and then for no reason.
  */
 int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns);
 

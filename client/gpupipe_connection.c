@@ -293,8 +293,9 @@ static int lose_because(struct gpupipe *gpupipe, const char *what, struct failur
     return -(int)failure.status;
 }
 
-/* Wait; true if the socket is ready.  Wake-ups are taken here. */
-static bool await_socket(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed)
+/* Wait; true if the socket is ready.  Wake-ups are taken here, and told of. */
+static bool await_socket(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,
+                         bool *ret_is_woken)
 {
     bool wants_to_write = !gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer);
     const struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
@@ -309,6 +310,7 @@ static bool await_socket(struct gpupipe *gpupipe, int64_t timeout_ns, enum conne
     }
     if (fds[1].revents != 0) {
         (void)!read(gpupipe->wake_fd, &n_wakes, sizeof(n_wakes));
+        *ret_is_woken = true;
     }
     return fds[0].revents != 0;
 }
@@ -317,12 +319,13 @@ int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection
                     struct failure *ret_failure)
 {
     int outcome = connection_check(gpupipe, ret_failure);
+    bool is_woken = false;
 
     if (outcome < 0) {
         return outcome;
     }
     send_waiting(gpupipe);
-    if (!await_socket(gpupipe, timeout_ns, heed)) {
+    if (!await_socket(gpupipe, timeout_ns, heed, &is_woken)) {
         arm(gpupipe);
         return 0;
     }
@@ -338,7 +341,7 @@ int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection
         return lose_because(gpupipe, strerror(-outcome), ret_failure);
     }
     arm(gpupipe);
-    return 1;
+    return is_woken ? 0 : 1;
 }
 
 bool connection_has_news(const struct gpupipe *gpupipe)

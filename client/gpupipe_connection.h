@@ -110,8 +110,8 @@ int connection_ask(
 
 /*
  * One turn: wait at most timeout_ns (negative: for ever) for the socket, and, if the turn heeds
- * wakes, for gpupipe_wake(); then send and receive.  Returns 1 if the socket was ready, 0 if not,
- * or a negative status if the connection is lost.
+ * wakes, for gpupipe_wake(); then send and receive.  Returns 1 if the socket was ready, 0 if not or
+ * if there was a wake-up as well, or a negative status if the connection is lost.
  */
 enum connection_heed { CONNECTION_IGNORE_WAKES, CONNECTION_HEED_WAKES };
 int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,

@@ -945,6 +945,20 @@ static void test_another_thread_wakes(void)
     check_server();
 }
 
+/* What comes beside it is no news: the push is accepted, and not done. */
+static void test_a_wake_up_is_not_lost_to_what_arrives(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    prepare_works(10);
+    open_job();
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(poll(&(struct pollfd){gpupipe_get_fd(gpupipe), POLLIN, 0}, 1, -1), 1);
+    gpupipe_wake(gpupipe);
+    CHECK_EQ(gpupipe_wait(gpupipe, -1), 0);
+    gpupipe_job_free(job);
+    check_server();
+}
+
 static void test_a_wait_for_nothing_ends(void)
 {
     script = (struct fake_script){FAKE_SCRIPT};
@@ -1034,5 +1048,6 @@ CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_large_pushes_in_
            CHECK_TEST(test_a_child_leaves_the_connection_alone),
            CHECK_TEST(test_the_descriptor_tells_of_work),
            CHECK_TEST(test_what_a_call_meets_is_announced), CHECK_TEST(test_another_thread_wakes),
+           CHECK_TEST(test_a_wake_up_is_not_lost_to_what_arrives),
            CHECK_TEST(test_a_wait_for_nothing_ends), CHECK_TEST(test_where_daemons_are_looked_for),
            CHECK_TEST(test_nobody_is_there))
