@@ -5,6 +5,8 @@
  */
 #include "client/json.h"
 
+#include "client/base64.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -13,6 +15,8 @@
 
 #define DIGITS_MIN 15
 #define DIGITS_MAX 17 /* always bring back the same double */
+
+#define BIN_PIECE 3072u /* bytes at a time; a multiple of three has no padding */
 
 static void write_value(FILE *out, const msgpack_object *object);
 
@@ -82,6 +86,21 @@ static void write_map(FILE *out, const msgpack_object_map *map)
     fputc('}', out);
 }
 
+static void write_bin(FILE *out, const msgpack_object_bin *bin)
+{
+    const uint8_t *bytes = (const uint8_t *)bin->ptr;
+    char text[BASE64_SIZE(BIN_PIECE)];
+
+    fputs("{\"@base64\": \"", out);
+    for (uint32_t i = 0; i < bin->size; i += BIN_PIECE) {
+        uint32_t size = bin->size - i < BIN_PIECE ? bin->size - i : BIN_PIECE;
+
+        base64_encode(bytes + i, size, text);
+        fwrite(text, 1, BASE64_SIZE(size), out);
+    }
+    fputs("\"}", out);
+}
+
 static void write_value(FILE *out, const msgpack_object *object)
 {
     switch (object->type) {
@@ -100,6 +119,9 @@ static void write_value(FILE *out, const msgpack_object *object)
         break;
     case MSGPACK_OBJECT_STR:
         write_string(out, &object->via.str);
+        break;
+    case MSGPACK_OBJECT_BIN:
+        write_bin(out, &object->via.bin);
         break;
     case MSGPACK_OBJECT_ARRAY:
         write_array(out, &object->via.array);

@@ -8,7 +8,7 @@
 #include <msgpack.h>
 
 /*
- * The object, malloc()ed, on one line; NULL: out of memory.  Whatever JSON has no word for (bin,
- * ext, NaN) is null; a key that is no string is left out with its value.
+ * The object, malloc()ed, on one line; NULL: out of memory.  A bin is {"@base64": "..."}.  Whatever
+ * else JSON has no word for (ext, NaN) is null; a key that is no string is left out with its value.
  */
 char *json_text(const msgpack_object *object);

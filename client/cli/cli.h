@@ -35,6 +35,9 @@ struct cli {
 };
 
 /* The subcommands.  argv[0] is the name. */
+int command_call(struct cli *cli, int argc, char **argv);
+int command_device_list(struct cli *cli, int argc, char **argv);
+int command_exec(struct cli *cli, int argc, char **argv);
 int command_job_cancel(struct cli *cli, int argc, char **argv);
 int command_job_list(struct cli *cli, int argc, char **argv);
 int command_op_list(struct cli *cli, int argc, char **argv);

@@ -34,27 +34,74 @@ static void learn_size(struct input *input, const struct stat *status)
     input->size = end > start ? (uint64_t)(end - start) : 0;
 }
 
-int input_open(const char *name, const char *path, struct input *ret_input)
+static int open_file(struct input *input)
 {
-    bool is_stdin = strcmp(path, "-") == 0;
-    struct input input = {.name = name, .path = is_stdin ? "standard input" : path};
     struct stat status;
 
-    input.fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (input.fd < 0 || fstat(input.fd, &status) < 0) {
-        cli_error("cannot open %s: %s", input.path, strerror(errno));
-        input_close(&input);
+    if (input->fd < 0 || fstat(input->fd, &status) < 0) {
+        cli_error("cannot open %s: %s", input->path, strerror(errno));
         return CLI_FAILED;
     }
     if (S_ISDIR(status.st_mode)) {
-        cli_error("%s is a folder", input.path);
-        input_close(&input);
+        cli_error("%s is a folder", input->path);
         return CLI_FAILED;
     }
-    input.may_block = !S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode);
-    if (!input.may_block) {
-        learn_size(&input, &status);
-        (void)posix_fadvise(input.fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    input->may_block = !S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode);
+    if (!input->may_block) {
+        learn_size(input, &status);
+        (void)posix_fadvise(input->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    }
+    return CLI_OK;
+}
+
+static int report_short(const struct input *input, uint64_t size)
+{
+    cli_error("input %s: %s ends after %" PRIu64 " of the %" PRIu64 " bytes that its header tells",
+              input->name, input->path, size, input->size);
+    return CLI_FAILED;
+}
+
+static int read_header(struct input *input, const struct npy *record)
+{
+    struct input rest = *input;
+    struct stat status;
+    struct npy npy;
+    struct failure failure;
+    uint64_t n_records;
+
+    if (npy_read(input->fd, &npy, &failure) < 0 ||
+        npy_count(&npy, record, &n_records, &failure) < 0) {
+        cli_error("input %s: %s: %s", input->name, input->path, failure.message);
+        return CLI_FAILED;
+    }
+    input->is_npy = true;
+    input->has_size = true;
+    input->size = npy_size(&npy);
+    input->is_at_end = input->size == 0;
+    if (!input->may_block && fstat(input->fd, &status) == 0) {
+        learn_size(&rest, &status);
+        if (rest.size < input->size) {
+            return report_short(input, rest.size);
+        }
+    }
+    return CLI_OK;
+}
+
+int input_open(const char *name, const char *path, const struct npy *record,
+               struct input *ret_input)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    struct input input = {.name = name, .path = is_stdin ? "standard input" : path};
+    int rc;
+
+    input.fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    rc = open_file(&input);
+    if (rc == CLI_OK && record != NULL) {
+        rc = read_header(&input, record);
+    }
+    if (rc != CLI_OK) {
+        input_close(&input);
+        return rc;
     }
     *ret_input = input;
     return CLI_OK;
@@ -66,12 +113,54 @@ void input_close(struct input *input)
         close(input->fd);
     }
     input->fd = -1;
+    free(STEAL(input->put_back));
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+int input_put_back(struct input *input, const uint8_t *bytes, size_t size)
+{
+    uint8_t *joined = malloc(size + input->n_put_back + 1);
+
+    if (joined == NULL) {
+        cli_error("out of memory");
+        return CLI_FAILED;
+    }
+    memcpy(joined, bytes, size);
+    if (input->n_put_back > 0) {
+        memcpy(joined + size, input->put_back, input->n_put_back);
+    }
+    free(input->put_back);
+    input->put_back = joined;
+    input->n_put_back += size;
+    input->position -= size;
+    input->is_at_end &= size == 0;
+    return CLI_OK;
+}
+
+static size_t take_back(struct input *input, uint8_t *buffer, size_t size)
+{
+    size_t n = MIN(size, input->n_put_back);
+
+    memcpy(buffer, input->put_back, n);
+    memmove(input->put_back, input->put_back + n, input->n_put_back - n);
+    input->n_put_back -= n;
+    return n;
+}
+
+/* As read(). */
+static ssize_t read_some(struct input *input, uint8_t *buffer, size_t size)
+{
+    if (input->n_put_back > 0) {
+        return (ssize_t)take_back(input, buffer, size);
+    }
+    return read(input->fd, buffer, input->is_npy ? MIN(size, input->size - input->position) : size);
 }
 
 int input_fill(struct input *input, uint8_t *buffer, size_t size, size_t *filled)
 {
     while (*filled < size && !input->is_at_end) {
-        ssize_t n = read(input->fd, buffer + *filled, size - *filled);
+        ssize_t n = read_some(input, buffer + *filled, size - *filled);
 
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
             return CLI_OK;
@@ -80,8 +169,11 @@ int input_fill(struct input *input, uint8_t *buffer, size_t size, size_t *filled
             cli_error("cannot read %s: %s", input->path, strerror(errno));
             return CLI_FAILED;
         }
-        input->is_at_end = n == 0;
+        if (n == 0 && input->is_npy) {
+            return report_short(input, input->position);
+        }
         input->position += (uint64_t)n;
+        input->is_at_end = n == 0 || (input->is_npy && input->position == input->size);
         *filled += (size_t)n;
         if (input->may_block) {
             break;
@@ -113,6 +205,9 @@ int input_report_mismatch(const struct input *inputs, uint32_t n_inputs,
     for (uint32_t i = 0; i < n_inputs; i++) {
         bool is_whole = inputs[i].has_size || inputs[i].is_at_end;
 
+        if (inputs[i].is_varying) {
+            continue;
+        }
         cli_error("  input %s: %s has %s%" PRIu64 " bytes, %" PRIu64 " records of %u",
                   inputs[i].name, inputs[i].path, is_whole ? "" : "at least ",
                   known_size(&inputs[i]), div_round_up(known_size(&inputs[i]), record_sizes[i]),
@@ -130,7 +225,7 @@ int input_check(const struct input *inputs, uint32_t n_inputs, const uint32_t *r
     for (uint32_t i = 0; i < n_inputs; i++) {
         uint64_t n_mine = div_round_up(inputs[i].size, record_sizes[i]);
 
-        if (!inputs[i].has_size) {
+        if (!inputs[i].has_size || inputs[i].is_varying) {
             continue;
         }
         if (tail == TAIL_ERROR && inputs[i].size % record_sizes[i] != 0) {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "client/cli/npy.h"
 #include "proto/manifest.h"
 
 #include <stdbool.h>
@@ -20,10 +21,18 @@ struct input {
     uint64_t size;     /* bytes from where reading starts, if has_size */
     uint64_t position; /* bytes read */
     bool is_at_end;
+    bool is_npy;     /* size bytes, which a header promised, whatever follows */
+    bool is_varying; /* its records have no size of their own */
+    uint8_t *put_back;
+    size_t n_put_back;
 };
 
-/* path "-" is standard input. */
-int input_open(const char *name, const char *path, struct input *ret_input);
+/*
+ * path "-" is standard input.  With a record, the file is a .npy of such records, and what is read
+ * from it begins behind its header.
+ */
+int input_open(const char *name, const char *path, const struct npy *record,
+               struct input *ret_input);
 void input_close(struct input *input);
 
 /*
@@ -32,9 +41,12 @@ void input_close(struct input *input);
  */
 int input_fill(struct input *input, uint8_t *buffer, size_t size, size_t *filled);
 
+/* Have the next input_fill() begin with these bytes, which the last one read. */
+int input_put_back(struct input *input, const uint8_t *bytes, size_t size);
+
 /*
  * Before anything is sent, judge the sizes that are known: whole records (unless tail says what to
- * do with a part), and as many in each input.
+ * do with a part), and as many in each input.  What a varying input has, its ends must tell.
  */
 int input_check(const struct input *inputs, uint32_t n_inputs, const uint32_t *record_sizes,
                 enum tail tail);

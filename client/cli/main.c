@@ -24,33 +24,48 @@ static const struct command commands[] = {
      "\n"
      "  -p NAME=VALUE          a parameter of the op\n"
      "  -i [NAME=]FILE         an input; by name, or in the op's order\n"
+     "  -k [NAME=]FILE         a constant, likewise: one record for the whole run\n"
      "  -o [NAME=]FILE         an output, likewise\n"
-     "  -f                     overwrite files that exist\n"
+     "  -f                     overwrite files that exist, write binary to a terminal\n"
      "      --priority P       urgent, normal (the default) or bulk\n"
      "      --deadline TIME    give up after this time, as 5ms or 1.5s\n"
      "      --require KIND     any (the default), gpu or cpu\n"
      "      --device ID        this device only\n"
-     "      --chunk SIZE       bytes of the largest array of each push, up to 16M\n"
+     "      --chunk SIZE       bytes of the largest array of each push, 64K to 16M\n"
      "      --tail WHAT        a last record that is short: error (the default), zero or short\n"
-     "      --format FORMAT    raw (the default) or text\n"
+     "      --format FORMAT    raw, npy, hex or text (the default: npy for files called .npy,\n"
+     "                         raw for others); hex and text are for outputs\n"
      "      --timing           tell where the time went, on standard error or in --json\n"
      "      --inline           send the bytes through the socket (the only way so far)\n"
-     "      --no-wait          fail with 75 instead of waiting for room"},
+     "      --no-wait          fail with 75 instead of waiting for room\n"
+     "      --private          by a daemon of its own, gone afterwards"},
+    {"exec", command_exec, "[--backend B] [--devices IDS] -- COMMAND...",
+     "Run a command with a private daemon, gone afterwards.\n"
+     "\n"
+     "      --backend B        auto (the default), cuda or cpu\n"
+     "      --devices IDS      only these GPUs, as 0,1 or UUIDs"},
     {"op list", command_op_list, "", "List the daemon's ops."},
     {"op show", command_op_show, "OP", "Show an op's inputs, outputs and parameters."},
     {"job list", command_job_list, "[--all]", "List the jobs that are open, of all connections."},
     {"job cancel", command_job_cancel, "ID...", "Cancel jobs."},
+    {"device list", command_device_list, "", "List what the daemon computes on."},
+    {"call", command_call, "METHOD [JSON] [-o FILE]... [-f]",
+     "Call any method of the protocol, and print its result as JSON.\n"
+     "\n"
+     "JSON is the array of its parameters; anything else is the only one.  In it\n"
+     "{\"@file\": \"PATH\"} stands for a file's bytes, {\"@base64\": \"...\"} for those.\n"
+     "\n"
+     "  -o FILE                write the result's bytes there instead of as base64; the\n"
+     "                         first -o takes the first of them, and so on\n"
+     "  -f                     overwrite files that exist"},
     {"status", command_status, "", "Show the daemon, its devices and its counters."},
     {"ping", command_ping, "", "Ask the daemon for a sign of life, and tell how long it took."},
     {"version", command_version, "", "Print the version."},
     {"bench", NULL, "", NULL},
-    {"call", NULL, "", NULL},
     {"check", NULL, "", NULL},
     {"device drain", NULL, "", NULL},
-    {"device list", NULL, "", NULL},
     {"device resume", NULL, "", NULL},
     {"doctor", NULL, "", NULL},
-    {"exec", NULL, "", NULL},
     {"monitor", NULL, "", NULL},
     {"op build", NULL, "", NULL},
     {"op lift", NULL, "", NULL},

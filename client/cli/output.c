@@ -27,15 +27,17 @@ static int refuse_overwrite(const char *path)
     return CLI_FAILED;
 }
 
-int output_check(const char *path, bool may_overwrite, bool is_binary)
+static int refuse_terminal(void)
+{
+    return cli_usage("no binary to a terminal: use -o FILE or --format text; -f does it anyway");
+}
+
+int output_check(const char *path, bool is_forced, bool is_binary)
 {
     struct stat status;
 
     if (output_is_stdout(path)) {
-        if (is_binary && isatty(STDOUT_FILENO)) {
-            return cli_usage("no binary to a terminal: use -o FILE or --format text");
-        }
-        return CLI_OK;
+        return is_binary && !is_forced && isatty(STDOUT_FILENO) ? refuse_terminal() : CLI_OK;
     }
     if (stat(path, &status) < 0) {
         return CLI_OK;
@@ -44,7 +46,7 @@ int output_check(const char *path, bool may_overwrite, bool is_binary)
         cli_error("%s is a folder", path);
         return CLI_FAILED;
     }
-    if (S_ISREG(status.st_mode) && !may_overwrite) {
+    if (S_ISREG(status.st_mode) && !is_forced) {
         return refuse_overwrite(path);
     }
     return CLI_OK;
@@ -105,9 +107,9 @@ static int open_file(struct output *output, const char *path, const struct stat 
     return rc;
 }
 
-int output_open(const char *path, bool may_overwrite, struct output *ret_output)
+int output_open(const char *path, bool is_forced, bool is_binary, struct output *ret_output)
 {
-    struct output output = {.path = path, .fd = -1, .may_overwrite = may_overwrite};
+    struct output output = {.path = path, .fd = -1, .may_overwrite = is_forced};
     struct stat status;
     bool has_old = stat(path, &status) == 0;
     int rc = 0;
@@ -128,6 +130,11 @@ int output_open(const char *path, bool may_overwrite, struct output *ret_output)
         }
         cli_error("cannot create %s: %s", path, strerror(-rc));
         return CLI_FAILED;
+    }
+    /* Only now can it be told of any path. */
+    if (is_binary && !is_forced && isatty(output.fd)) {
+        output_abandon(&output);
+        return refuse_terminal();
     }
     *ret_output = output;
     return CLI_OK;
@@ -157,6 +164,24 @@ int output_write(struct output *output, const void *bytes, size_t size)
         n_done += n < 0 ? 0 : (size_t)n;
     }
     output->n_written += size;
+    return CLI_OK;
+}
+
+bool output_can_rewrite(const struct output *output)
+{
+    return output->temporary != NULL;
+}
+
+int output_rewrite(struct output *output, const void *bytes, size_t size)
+{
+    ssize_t n;
+
+    do {
+        n = pwrite(output->fd, bytes, size, 0);
+    } while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)size) {
+        return report_error(output, n < 0 ? errno : ENOSPC);
+    }
     return CLI_OK;
 }
 

@@ -23,11 +23,16 @@ struct output {
 
 /* Is path "-" or /dev/stdout? */
 bool output_is_stdout(const char *path);
-/* Could output_open() do this?  Touches nothing: for errors before the work starts. */
-int output_check(const char *path, bool may_overwrite, bool is_binary);
-
-int output_open(const char *path, bool may_overwrite, struct output *ret_output);
+/*
+ * is_forced: it may overwrite a file, or write binary to a terminal.  output_check() tells whether
+ * output_open() could do this, and touches nothing: for errors before the work starts.
+ */
+int output_check(const char *path, bool is_forced, bool is_binary);
+int output_open(const char *path, bool is_forced, bool is_binary, struct output *ret_output);
 int output_write(struct output *output, const void *bytes, size_t size);
+/* Replace the first bytes: of a file that is ours alone so far. */
+bool output_can_rewrite(const struct output *output);
+int output_rewrite(struct output *output, const void *bytes, size_t size);
 /* Everything is written: give the file its name. */
 int output_commit(struct output *output);
 /* Close it and remove what is partial.  Also ends a committed output. */

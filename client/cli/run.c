@@ -2,14 +2,16 @@
  * gpupipe-cli run: one op over files, as one streaming job.
  *
  * In order, so that each mistake is found before anything has happened that depends on it: options,
- * the op's manifest, files to arrays, inputs opened, outputs judged, the job opened (waiting for
- * room), sizes judged, outputs created, records moved, outputs given their names.
+ * the op's manifest, files to arrays, inputs opened, outputs judged, constants sent, the job opened
+ * (waiting for room), sizes judged, outputs created, records moved, outputs given their names.
  *
  * Threads: one.
  */
 #include "client/cli/args.h"
 #include "client/cli/cli.h"
 #include "client/cli/interrupt.h"
+#include "client/cli/private.h"
+#include "client/cli/run_args.h"
 #include "client/cli/stream.h"
 #include "proto/util.h"
 
@@ -23,33 +25,6 @@
 #define RETRY_MS_FROM 10u
 #define RETRY_MS_TO   1000u
 
-enum run_option {
-    OPTION_CHUNK = OPTION_FIRST,
-    OPTION_DEADLINE,
-    OPTION_DEVICE,
-    OPTION_FORMAT,
-    OPTION_INLINE,
-    OPTION_NO_WAIT,
-    OPTION_PRIORITY,
-    OPTION_REQUIRE,
-    OPTION_TAIL,
-    OPTION_TIMING,
-};
-
-/* The command line, not yet held against the op. */
-struct run_args {
-    const char *op;
-    struct msg_options options;
-    uint64_t chunk_size;
-    bool is_text;
-    bool is_forced;
-    bool is_impatient;
-    uint32_t n_params, n_inputs, n_outputs;
-    const char *params[LIMIT_PARAMS];
-    const char *inputs[LIMIT_IN];
-    const char *outputs[LIMIT_OUT];
-};
-
 /* Everything that has to be undone, in the order of run_finish(). */
 struct run {
     struct cli *cli;
@@ -58,180 +33,18 @@ struct run {
     struct gpupipe_job *job;
     struct manifest_op *op;
     const char *in_paths[LIMIT_IN];
+    const char *const_paths[LIMIT_CONSTS];
     const char *out_paths[LIMIT_OUT];
-    uint32_t n_inputs, n_outputs; /* open */
+    enum format out_formats[LIMIT_OUT];
+    struct npy out_records[LIMIT_OUT]; /* of those that are .npy files */
+    uint64_t n_expected;               /* records of each output, as far as the inputs tell */
+    uint32_t n_inputs, n_outputs;      /* open */
     struct input inputs[LIMIT_IN];
     struct output outputs[LIMIT_OUT];
     struct msg_job_open request;
     struct progress progress;
     struct stream stream;
 };
-
-/* ---- options ------------------------------------------------------------------------------- */
-
-static int add(const char **list, uint32_t *n_list, uint32_t n_most, const char *option)
-{
-    if (*n_list == n_most) {
-        return cli_usage("%s %s: no op takes more than %u", option, optarg, n_most);
-    }
-    list[(*n_list)++] = optarg;
-    return CLI_OK;
-}
-
-static int choose(const char *option, const char *const *names, uint32_t n_names,
-                  uint32_t *ret_choice)
-{
-    uint32_t choice = args_choice(optarg, names, n_names);
-    char all[128] = "";
-
-    if (choice < n_names) {
-        *ret_choice = choice;
-        return CLI_OK;
-    }
-    for (uint32_t i = 0; i < n_names; i++) {
-        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i == 0 ? "" : ", ",
-                 names[i]);
-    }
-    return cli_usage("%s %s: may be %s", option, optarg, all);
-}
-
-static int take_format(struct run_args *args)
-{
-    if (strcmp(optarg, "npy") == 0 || strcmp(optarg, "hex") == 0) {
-        return cli_usage("--format %s: not in this version", optarg);
-    }
-    if (strcmp(optarg, "raw") != 0 && strcmp(optarg, "text") != 0) {
-        return cli_usage("--format %s: may be raw, text", optarg);
-    }
-    args->is_text = strcmp(optarg, "text") == 0;
-    return CLI_OK;
-}
-
-static int take_chunk(struct run_args *args)
-{
-    if (!args_size(optarg, &args->chunk_size) || args->chunk_size > LIMIT_PUSH) {
-        return cli_usage("--chunk %s: expected a size up to 16M, as 65536 or 4M", optarg);
-    }
-    return CLI_OK;
-}
-
-static int take_device(struct run_args *args)
-{
-    if (strlen(optarg) >= sizeof(args->options.device)) {
-        return cli_usage("--device %s: no device has a name that long", optarg);
-    }
-    snprintf(args->options.device, sizeof(args->options.device), "%s", optarg);
-    return CLI_OK;
-}
-
-static int take_deadline(struct run_args *args)
-{
-    if (!args_duration(optarg, &args->options.deadline_ns)) {
-        return cli_usage("--deadline %s: expected a time with its unit, as 5ms or 1.5s", optarg);
-    }
-    return CLI_OK;
-}
-
-static int take_choice(int option, struct run_args *args)
-{
-    uint32_t choice = 0;
-    int rc;
-
-    switch (option) {
-    case OPTION_PRIORITY:
-        rc = choose("--priority", priority_names, PRIORITY_COUNT, &choice);
-        args->options.priority = choice;
-        return rc;
-    case OPTION_REQUIRE:
-        rc = choose("--require", require_names, REQUIRE_COUNT, &choice);
-        args->options.require = choice;
-        return rc;
-    default:
-        rc = choose("--tail", tail_names, TAIL_COUNT, &choice);
-        args->options.tail = choice;
-        return rc;
-    }
-}
-
-static int take_option(struct cli *cli, int option, char **argv, struct run_args *args)
-{
-    switch (option) {
-    case 'f':
-        args->is_forced = true;
-        return CLI_OK;
-    case 'i':
-        return add(args->inputs, &args->n_inputs, LIMIT_IN, "-i");
-    case 'o':
-        return add(args->outputs, &args->n_outputs, LIMIT_OUT, "-o");
-    case 'p':
-        return add(args->params, &args->n_params, LIMIT_PARAMS, "-p");
-    case 'k':
-        return cli_usage("-k: not in this version");
-    case OPTION_CHUNK:
-        return take_chunk(args);
-    case OPTION_DEADLINE:
-        return take_deadline(args);
-    case OPTION_DEVICE:
-        return take_device(args);
-    case OPTION_FORMAT:
-        return take_format(args);
-    case OPTION_INLINE:
-        /* The only path that this version has. */
-        return CLI_OK;
-    case OPTION_NO_WAIT:
-        args->is_impatient = true;
-        return CLI_OK;
-    case OPTION_PRIORITY:
-    case OPTION_REQUIRE:
-    case OPTION_TAIL:
-        return take_choice(option, args);
-    case OPTION_TIMING:
-        args->options.wants_timing = true;
-        return CLI_OK;
-    default:
-        return cli_option(cli, option, argv);
-    }
-}
-
-static int parse(struct cli *cli, int argc, char **argv, struct run_args *args)
-{
-    static const struct option options[] = {
-        {"chunk", required_argument, NULL, OPTION_CHUNK},
-        {"deadline", required_argument, NULL, OPTION_DEADLINE},
-        {"device", required_argument, NULL, OPTION_DEVICE},
-        {"format", required_argument, NULL, OPTION_FORMAT},
-        {"inline", no_argument, NULL, OPTION_INLINE},
-        {"no-wait", no_argument, NULL, OPTION_NO_WAIT},
-        {"priority", required_argument, NULL, OPTION_PRIORITY},
-        {"private", no_argument, NULL, OPTION_LATER},
-        {"require", required_argument, NULL, OPTION_REQUIRE},
-        {"tail", required_argument, NULL, OPTION_TAIL},
-        {"then", no_argument, NULL, OPTION_LATER},
-        {"timing", no_argument, NULL, OPTION_TIMING},
-        CLI_LONG_OPTIONS,
-        {0},
-    };
-    int rc = CLI_OK, option;
-
-    args->options.priority = PRIORITY_NORMAL;
-    optind = 0;
-    while (rc == CLI_OK &&
-           (option = getopt_long(argc, argv, CLI_SHORT_OPTIONS "fi:o:p:k:", options, NULL)) != -1) {
-        rc = take_option(cli, option, argv, args);
-    }
-    if (rc != CLI_OK || cli->wants_help) {
-        return rc;
-    }
-    if (optind == argc) {
-        return cli_usage("run: an op is missing; 'gpupipe-cli op list' shows them");
-    }
-    if (optind + 1 < argc) {
-        return cli_usage("run: unexpected argument '%s'; files are given with -i and -o",
-                         argv[optind + 1]);
-    }
-    args->op = argv[optind];
-    return CLI_OK;
-}
 
 /* ---- the op -------------------------------------------------------------------------------- */
 
@@ -254,9 +67,6 @@ static int build_request(struct run *run)
     struct msg_job_open *request = &run->request;
 
     request->options = run->args.options;
-    if (run->args.chunk_size != 0) {
-        request->options.max_push = MAX(run->args.chunk_size, (uint64_t)LIMIT_PUSH_LEAST);
-    }
     snprintf(request->op.name, sizeof(request->op.name), "%s", run->op->name);
     for (uint32_t i = 0; i < run->args.n_params; i++) {
         int rc = args_value(run->args.params[i], run->op, &request->op.values[i]);
@@ -295,6 +105,21 @@ static int bind_inputs(struct run *run)
     return rc;
 }
 
+static int bind_consts(struct run *run)
+{
+    const struct manifest_op *op = run->op;
+    int rc = args_bind(run->args.consts, run->args.n_consts, op->consts, op->n_consts, "-k",
+                       "constant", run->const_paths);
+
+    for (uint32_t i = 0; i < op->n_consts && rc == CLI_OK; i++) {
+        if (run->const_paths[i] == NULL) {
+            return cli_usage("constant %s has no file: -k %s=FILE", op->consts[i].name,
+                             op->consts[i].name);
+        }
+    }
+    return rc;
+}
+
 static int judge_stdout(const struct run *run)
 {
     uint32_t n_stdout = 0;
@@ -311,6 +136,27 @@ static int judge_stdout(const struct run *run)
     return CLI_OK;
 }
 
+/* The record of an array, for a file that has a header. */
+static int describe_record(const struct run *run, const struct manifest_array *array,
+                           struct npy *ret_record)
+{
+    const struct msg_op *op = &run->request.op;
+
+    return format_record(run->op, array, op->values, op->n_values, ret_record);
+}
+
+static int judge_output(struct run *run, uint32_t i)
+{
+    enum format format = format_of(run->args.format, run->out_paths[i], true);
+    int rc = output_check(run->out_paths[i], run->args.is_forced, !format_is_text(format));
+
+    run->out_formats[i] = format;
+    if (rc == CLI_OK && format == FORMAT_NPY) {
+        rc = describe_record(run, &run->op->out[i], &run->out_records[i]);
+    }
+    return rc;
+}
+
 static int bind_outputs(struct run *run)
 {
     const struct manifest_op *op = run->op;
@@ -324,49 +170,196 @@ static int bind_outputs(struct run *run)
         if (run->out_paths[i] == NULL) {
             return cli_usage("output %s has no file: -o %s=FILE", op->out[i].name, op->out[i].name);
         }
-        rc = output_check(run->out_paths[i], run->args.is_forced, !run->args.is_text);
+        rc = judge_output(run, i);
     }
     return rc == CLI_OK ? judge_stdout(run) : rc;
 }
 
+static int open_input(const struct run *run, const struct manifest_array *array, const char *path,
+                      struct input *ret_input)
+{
+    bool is_npy = format_of(run->args.format, path, false) == FORMAT_NPY;
+    struct npy record;
+    int rc = is_npy ? describe_record(run, array, &record) : CLI_OK;
+
+    return rc == CLI_OK ? input_open(array->name, path, is_npy ? &record : NULL, ret_input) : rc;
+}
+
 static int open_inputs(struct run *run)
 {
+    uint32_t varying = manifest_varying(run->op);
+
     while (run->n_inputs < run->op->n_in) {
         uint32_t i = run->n_inputs;
-        int rc = input_open(run->op->in[i].name, run->in_paths[i], &run->inputs[i]);
+        int rc = open_input(run, &run->op->in[i], run->in_paths[i], &run->inputs[i]);
 
         if (rc != CLI_OK) {
             return rc;
         }
+        run->inputs[i].is_varying = varying > 0 && i == varying;
         run->n_inputs++;
     }
     return CLI_OK;
+}
+
+/* ---- constants ----------------------------------------------------------------------------- */
+
+/* All of a constant's file: it must have exactly size bytes; buffer has room for one more. */
+static int read_const(const struct run *run, uint32_t i, uint8_t *buffer, uint64_t size)
+{
+    struct input input;
+    size_t filled = 0;
+    int rc = open_input(run, &run->op->consts[i], run->const_paths[i], &input);
+
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    while (rc == CLI_OK && filled <= size && !input.is_at_end) {
+        rc = input_fill(&input, buffer, size + 1, &filled);
+    }
+    input_close(&input);
+    if (rc == CLI_OK && filled != size) {
+        cli_error("constant %s: %s has %s than the %" PRIu64 " bytes that the op takes",
+                  run->op->consts[i].name, run->const_paths[i], filled < size ? "less" : "more",
+                  size);
+        return CLI_FAILED;
+    }
+    return rc;
+}
+
+static int put_const(struct run *run, uint32_t i)
+{
+    _cleanup_(free_pointer) uint8_t *buffer = NULL;
+    struct npy record;
+    uint64_t size;
+    int rc = describe_record(run, &run->op->consts[i], &record);
+
+    if (rc != CLI_OK) {
+        return rc;
+    }
+    size = npy_size(&record);
+    if (size == 0 || size > LIMIT_CONST_SIZE) {
+        cli_error("TOO_BIG: with these parameters constant %s has more than %d bytes",
+                  run->op->consts[i].name, LIMIT_CONST_SIZE);
+        return CLI_FAILED;
+    }
+    buffer = malloc(size + 1);
+    if (buffer == NULL) {
+        cli_error("out of memory");
+        return CLI_FAILED;
+    }
+    rc = read_const(run, i, buffer, size);
+    if (rc == CLI_OK &&
+        gpupipe_const_put(run->gpupipe, buffer, size, &run->request.options.consts[i]) < 0) {
+        return cli_failure(gpupipe_last_error(run->gpupipe));
+    }
+    return rc;
+}
+
+static int put_consts(struct run *run)
+{
+    struct msg_options *options = &run->request.options;
+    int rc = CLI_OK;
+
+    while (rc == CLI_OK && options->n_consts < run->op->n_consts) {
+        rc = put_const(run, options->n_consts++);
+    }
+    return rc;
+}
+
+/* The job keeps them for as long as it needs them. */
+static int drop_consts(struct run *run)
+{
+    for (uint32_t i = 0; i < run->op->n_consts; i++) {
+        if (gpupipe_const_drop(run->gpupipe, run->request.options.consts[i]) < 0) {
+            return cli_failure(gpupipe_last_error(run->gpupipe));
+        }
+    }
+    return CLI_OK;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------- */
+
+/* How many records each output will have; false: that shows at the end. */
+static bool count_expected(const struct run *run, uint64_t *ret_n_records)
+{
+    if (run->op->kind == OP_REDUCE) {
+        *ret_n_records = 1;
+        return true;
+    }
+    for (uint32_t i = 0; i < run->n_inputs; i++) {
+        if (run->inputs[i].has_size && !run->inputs[i].is_varying) {
+            *ret_n_records =
+                div_round_up(run->inputs[i].size, gpupipe_record_size(run->job, false, i));
+            return true;
+        }
+    }
+    return false;
+}
+
+static int begin_npy(struct run *run, uint32_t i)
+{
+    uint8_t header[NPY_HEADER_SIZE];
+
+    if (!count_expected(run, &run->n_expected) && !output_can_rewrite(&run->outputs[i])) {
+        cli_error("output %s: a .npy begins with the number of records, which is not known yet and "
+                  "cannot be put into %s later: use -o FILE, or --format raw",
+                  run->op->out[i].name, run->outputs[i].path);
+        return CLI_FAILED;
+    }
+    npy_header(&run->out_records[i], run->n_expected, header);
+    return output_write(&run->outputs[i], header, sizeof(header));
+}
+
+static int end_npy(struct run *run, uint32_t i)
+{
+    uint64_t size = run->outputs[i].n_written - NPY_HEADER_SIZE;
+    uint64_t n_records = size / npy_size(&run->out_records[i]);
+    uint8_t header[NPY_HEADER_SIZE];
+
+    if (n_records == run->n_expected) {
+        return CLI_OK;
+    }
+    if (!output_can_rewrite(&run->outputs[i])) {
+        cli_error("output %s: it has %" PRIu64 " records, and its header tells %" PRIu64
+                  ": the input's size has changed meanwhile",
+                  run->op->out[i].name, n_records, run->n_expected);
+        return CLI_FAILED;
+    }
+    npy_header(&run->out_records[i], n_records, header);
+    return output_rewrite(&run->outputs[i], header, sizeof(header));
 }
 
 static int open_outputs(struct run *run)
 {
     while (run->n_outputs < run->op->n_out) {
         uint32_t i = run->n_outputs;
-        int rc = output_open(run->out_paths[i], run->args.is_forced, &run->outputs[i]);
+        bool is_binary = !format_is_text(run->out_formats[i]);
+        int rc = output_open(run->out_paths[i], run->args.is_forced, is_binary, &run->outputs[i]);
 
         if (rc != CLI_OK) {
             return rc;
         }
         run->n_outputs++;
+        rc = run->out_formats[i] == FORMAT_NPY ? begin_npy(run, i) : CLI_OK;
+        if (rc != CLI_OK) {
+            return rc;
+        }
     }
     return CLI_OK;
 }
 
 static int commit_outputs(struct run *run)
 {
-    for (uint32_t i = 0; i < run->n_outputs; i++) {
-        int rc = output_commit(&run->outputs[i]);
+    int rc = CLI_OK;
 
-        if (rc != CLI_OK) {
-            return rc;
+    for (uint32_t i = 0; i < run->n_outputs && rc == CLI_OK; i++) {
+        rc = run->out_formats[i] == FORMAT_NPY ? end_npy(run, i) : CLI_OK;
+        if (rc == CLI_OK) {
+            rc = output_commit(&run->outputs[i]);
         }
     }
-    return CLI_OK;
+    return rc;
 }
 
 /* ---- the job ------------------------------------------------------------------------------- */
@@ -414,9 +407,8 @@ static int move_records(struct run *run)
         .op = run->op,
         .inputs = run->inputs,
         .outputs = run->outputs,
+        .formats = run->out_formats,
         .tail = run->args.options.tail,
-        .chunk_size = run->args.chunk_size,
-        .is_text = run->args.is_text,
         .progress = &run->progress,
     };
     rc = stream_run(&run->stream);
@@ -495,7 +487,8 @@ static int report_run(const struct run *run, uint64_t elapsed_ns)
 static int prepare(struct run *run)
 {
     static int (*const steps[])(struct run * run) = {
-        find_op, build_request, bind_inputs, bind_outputs, open_inputs, open_job,
+        find_op,     build_request, bind_inputs, bind_consts, bind_outputs,
+        open_inputs, put_consts,    open_job,    drop_consts,
     };
     int rc = cli_connect(run->cli, &run->gpupipe);
 
@@ -540,21 +533,54 @@ static void run_finish(struct run *run)
     free(run->op);
 }
 
+static int run_files(void *arg)
+{
+    struct run *run = arg;
+    uint64_t start_ns = now_ns();
+    int rc;
+
+    /* A closed pipe is an error of its file, with a message. */
+    signal(SIGPIPE, SIG_IGN);
+    interrupt_install();
+    rc = prepare(run);
+    if (rc == CLI_OK) {
+        rc = execute(run);
+    }
+    if (rc == CLI_OK) {
+        rc = report_run(run, now_ns() - start_ns);
+    }
+    run_finish(run);
+    return rc;
+}
+
+/* What the pool must lend at once: the pushes under way with all their arrays, and the constants.
+ */
+static uint64_t pool_size(const struct run_args *args)
+{
+    uint64_t max_push = args->options.max_push == 0 ? LIMIT_PUSH_DEFAULT : args->options.max_push;
+    uint64_t n_arrays = MAX(args->n_inputs, 1u) + MAX(args->n_outputs, 1u);
+
+    return LIMIT_WINDOW_DEFAULT * n_arrays * max_push + args->n_consts * (uint64_t)LIMIT_CONST_SIZE;
+}
+
+static int run_privately(struct run *run)
+{
+    static const char *const backends[REQUIRE_COUNT] = {"auto", "cuda", "cpu"};
+    const struct private_options options = {
+        .backend = backends[run->args.options.require],
+        .pool_size = pool_size(&run->args),
+    };
+
+    return private_run(&options, run_files, run);
+}
+
 int command_run(struct cli *cli, int argc, char **argv)
 {
-    _cleanup_(run_finish) struct run run = {.cli = cli};
-    uint64_t start_ns = now_ns();
-    int rc = parse(cli, argc, argv, &run.args);
+    struct run run = {.cli = cli};
+    int rc = run_args_parse(cli, argc, argv, &run.args);
 
     if (rc != CLI_OK || cli->wants_help) {
         return rc;
     }
-    /* A closed pipe is an error of its file, with a message. */
-    signal(SIGPIPE, SIG_IGN);
-    interrupt_install();
-    rc = prepare(&run);
-    if (rc == CLI_OK) {
-        rc = execute(&run);
-    }
-    return rc == CLI_OK ? report_run(&run, now_ns() - start_ns) : rc;
+    return run.args.is_private ? run_privately(&run) : run_files(&run);
 }

@@ -3,6 +3,7 @@
  *
  * Threads: one.
  */
+#include "client/cli/device.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
 #include "proto/util.h"
@@ -44,14 +45,6 @@ static int fetch(struct cli *cli, struct overview *ret_overview)
 
 /* ---- as JSON ------------------------------------------------------------------------------- */
 
-static json_t *device_to_json(const struct msg_device *device)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I}", "device", device->device, "name",
-                     device->name, "uuid", device->uuid, "state", device->state, "backend",
-                     device->backend, "reason", device->reason, "numa", device->numa, "memory",
-                     (json_int_t)device->memory);
-}
-
 static json_t *counters_to_json(const struct msg_stats *stats)
 {
     json_t *json = json_object();
@@ -64,42 +57,16 @@ static json_t *counters_to_json(const struct msg_stats *stats)
 
 static json_t *overview_to_json(const struct overview *overview)
 {
-    json_t *devices = json_array();
-
-    for (uint32_t i = 0; i < overview->n_devices; i++) {
-        json_array_append_new(devices, device_to_json(&overview->devices[i]));
-    }
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "socket",
                      overview->search.tried[chosen(overview)].path, "socket_from",
                      overview->search.tried[chosen(overview)].why, "version",
                      overview->stats.version, "backend", overview->stats.backend, "reason",
-                     overview->stats.reason, "devices", devices, "stats",
+                     overview->stats.reason, "devices",
+                     device_to_json(overview->devices, overview->n_devices), "stats",
                      counters_to_json(&overview->stats));
 }
 
 /* ---- for people ---------------------------------------------------------------------------- */
-
-static int print_devices(const struct overview *overview)
-{
-    static const struct table_column columns[] = {
-        {"DEVICE"}, {"BACKEND"},
-        {"STATE"},  {"MEMORY", .is_number = true},
-        {"NAME"},   {"REASON", .is_long = true},
-    };
-    struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
-
-    for (uint32_t i = 0; i < overview->n_devices; i++) {
-        const struct msg_device *device = &overview->devices[i];
-        char memory[PROGRESS_TEXT_SIZE];
-        const char *const texts[] = {
-            device->device, device->backend, device->state, progress_size(device->memory, memory),
-            device->name,   device->reason,
-        };
-
-        table_add(table, texts, ARRAY_SIZE(texts));
-    }
-    return table_print(table);
-}
 
 static int print_counters(const struct msg_stats *stats)
 {
@@ -126,7 +93,7 @@ static int print_overview(const struct overview *overview)
     printf("version  %s, up %s\n", overview->stats.version,
            progress_time(overview->stats.uptime_ns, uptime));
     printf("backend  %s: %s\n\n", overview->stats.backend, overview->stats.reason);
-    rc = print_devices(overview);
+    rc = device_print(overview->devices, overview->n_devices);
     if (rc == CLI_OK) {
         putchar('\n');
         rc = print_counters(&overview->stats);

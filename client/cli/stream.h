@@ -6,12 +6,12 @@
 #pragma once
 
 #include "client/calls.h"
+#include "client/cli/format.h"
 #include "client/cli/input.h"
 #include "client/cli/output.h"
 #include "client/cli/progress.h"
+#include "client/cli/slot.h"
 #include "client/gpupipe.h"
-
-struct slot;
 
 struct stream {
     /* The caller's, before stream_run(). */
@@ -19,10 +19,9 @@ struct stream {
     struct gpupipe_job *job;
     const struct manifest_op *op;
     struct input *inputs;   /* op->n_in */
-    struct output *outputs; /* op->n_out */
+    struct output *outputs; /* op->n_out, as formats */
+    const enum format *formats;
     enum tail tail;
-    uint64_t chunk_size; /* bytes of the largest array of a push; 0 = the daemon's best */
-    bool is_text;
     struct progress *progress;
 
     /* What was moved. */
@@ -36,19 +35,10 @@ struct stream {
     struct gpupipe_timing timing; /* the sum */
 
     /* The stream's own. */
-    uint64_t push_records;
-    uint32_t n_slots;
-    struct slot *slots;
+    struct slots slots;
     struct slot *filling; /* being read into, or full and waiting for credit; NULL = none */
     bool is_at_end;       /* nothing is left to push */
 };
-
-/*
- * Records of one push: as many as fit into chunk_size (0: the largest push) in every array that
- * travels with it (outputs too if has_out), a multiple of what the daemon asks for, and at least
- * that.
- */
-uint64_t stream_push_records(const struct msg_job_opened *shape, bool has_out, uint64_t chunk_size);
 
 /* Run until the job is over.  On failure the job may still be open and its pushes in flight. */
 int stream_run(struct stream *stream);

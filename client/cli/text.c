@@ -66,11 +66,11 @@ size_t text_element(enum dtype dtype, bool is_hex, const uint8_t *bytes,
     return (size_t)print_element(dtype, bytes, ret_text);
 }
 
-int text_write(struct output *output, const struct manifest_array *array, uint32_t record_size,
-               const uint8_t *bytes, uint64_t size)
+int text_write(struct output *output, const struct manifest_array *array, enum format format,
+               uint32_t record_size, const uint8_t *bytes, uint64_t size)
 {
-    bool is_hex = array->dtype == DTYPE_U8 && array->n_dims > 0;
-    uint32_t element_size = dtype_size(array->dtype);
+    bool is_hex = format == FORMAT_HEX || (array->dtype == DTYPE_U8 && array->n_dims > 0);
+    uint32_t element_size = is_hex ? 1 : dtype_size(array->dtype);
     char piece[PIECE_SIZE + TEXT_ELEMENT_MAX + 1];
     size_t n_piece = 0;
     int rc = CLI_OK;

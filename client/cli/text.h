@@ -1,14 +1,16 @@
 /*
- * Text: records as lines, for --format text.
+ * Text: records as lines, for --format hex and text.
  *
- * A record of bytes (u8 with dimensions: a digest) is one word of hexadecimal; any other record is
- * its numbers, separated by spaces.  Floats have the digits that bring back the same bits (%.9g and
+ * In hex, and in text where it has bytes (u8 with dimensions: a digest), a record is one word of
+ * hexadecimal; in text any other record is its numbers, separated by spaces.  Floats have the
+ * digits that bring back the same bits (%.9g and
  * %.17g); a complex number is written as re+imi.
  *
  * Errors: see cli.h.  Threads: one.
  */
 #pragma once
 
+#include "client/cli/format.h"
 #include "client/cli/output.h"
 #include "proto/manifest.h"
 
@@ -21,6 +23,6 @@
 size_t text_element(enum dtype dtype, bool is_hex, const uint8_t *bytes,
                     char ret_text[TEXT_ELEMENT_MAX]);
 
-/* Write size bytes, whole records of record_size each, as lines. */
-int text_write(struct output *output, const struct manifest_array *array, uint32_t record_size,
-               const uint8_t *bytes, uint64_t size);
+/* Write size bytes, whole records of record_size each, as lines of FORMAT_HEX or FORMAT_TEXT. */
+int text_write(struct output *output, const struct manifest_array *array, enum format format,
+               uint32_t record_size, const uint8_t *bytes, uint64_t size);

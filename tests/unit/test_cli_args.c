@@ -293,15 +293,15 @@ static void test_floats_survive_as_text(void)
     }
 }
 
-static char *write_text(const struct manifest_array *array, uint32_t record_size, const void *bytes,
-                        uint64_t size)
+static char *write_lines(const struct manifest_array *array, enum format format,
+                         uint32_t record_size, const void *bytes, uint64_t size)
 {
     static char text[400000];
     char path[] = "/tmp/test_cli_XXXXXX";
     struct output output = {.path = path, .fd = mkstemp(path)};
     ssize_t n;
 
-    CHECK_EQ(text_write(&output, array, record_size, bytes, size), 0);
+    CHECK_EQ(text_write(&output, array, format, record_size, bytes, size), 0);
     n = pread(output.fd, text, sizeof(text) - 1, 0);
     CHECK_GE(n, 0);
     text[n] = '\0';
@@ -320,10 +320,16 @@ static void test_records_as_lines(void)
     static const int32_t integers[] = {1, -2, 3, 4};
     static const double numbers[] = {0.1, -3};
 
-    CHECK_STR(write_text(&digest, 3, "\x01\xff\x20\x00\x0a\x7f", 6), "01ff20\n000a7f\n");
-    CHECK_STR(write_text(&pair, 8, integers, sizeof(integers)), "1 -2\n3 4\n");
-    CHECK_STR(write_text(&number, 8, numbers, sizeof(numbers)), "0.10000000000000001\n-3\n");
-    CHECK_STR(write_text(&number, 8, numbers, 0), "");
+    CHECK_STR(write_lines(&digest, FORMAT_TEXT, 3, "\x01\xff\x20\x00\x0a\x7f", 6),
+              "01ff20\n000a7f\n");
+    CHECK_STR(write_lines(&pair, FORMAT_TEXT, 8, integers, sizeof(integers)), "1 -2\n3 4\n");
+    CHECK_STR(write_lines(&number, FORMAT_TEXT, 8, numbers, sizeof(numbers)),
+              "0.10000000000000001\n-3\n");
+    CHECK_STR(write_lines(&number, FORMAT_TEXT, 8, numbers, 0), "");
+    CHECK_STR(write_lines(&digest, FORMAT_HEX, 3, "\x01\xff\x20\x00\x0a\x7f", 6),
+              "01ff20\n000a7f\n");
+    CHECK_STR(write_lines(&pair, FORMAT_HEX, 8, integers, sizeof(integers)),
+              "01000000feffffff\n0300000004000000\n");
 }
 
 /* Longer than the pieces that text goes out in. */
@@ -335,7 +341,7 @@ static void test_many_lines(void)
     size_t n = 0;
 
     random_bytes(numbers, sizeof(numbers));
-    line = strtok(write_text(&array, 2, numbers, sizeof(numbers)), "\n");
+    line = strtok(write_lines(&array, FORMAT_TEXT, 2, numbers, sizeof(numbers)), "\n");
     for (; line != NULL; line = strtok(NULL, "\n")) {
         CHECK_LT(n, 50000);
         CHECK_EQ(strtoul(line, NULL, 10), numbers[n]);

@@ -91,7 +91,7 @@ static void test_an_output_appears_when_it_is_whole(void)
     struct stat status;
 
     make_folder();
-    CHECK_EQ(output_open(in_folder("out"), false, &output), 0);
+    CHECK_EQ(output_open(in_folder("out"), false, true, &output), 0);
     CHECK_EQ(output_write(&output, "abc", 3), 0);
     CHECK_LT(stat(in_folder("out"), &status), 0);
     CHECK_EQ(n_files(), 1);
@@ -107,7 +107,7 @@ static void test_an_abandoned_output_leaves_nothing(void)
 
     make_folder();
     write_file("out", "old", 3);
-    CHECK_EQ(output_open(in_folder("out"), true, &output), 0);
+    CHECK_EQ(output_open(in_folder("out"), true, true, &output), 0);
     CHECK_EQ(output_write(&output, "new!", 4), 0);
     output_abandon(&output);
     check_file("out", "old", 3);
@@ -121,7 +121,7 @@ static void test_a_replaced_file_leaves_its_mode(void)
 
     make_folder();
     write_file("out", "old", 3);
-    CHECK_EQ(output_open(in_folder("out"), true, &output), 0);
+    CHECK_EQ(output_open(in_folder("out"), true, true, &output), 0);
     CHECK_EQ(output_write(&output, "new!", 4), 0);
     CHECK_EQ(output_commit(&output), 0);
     output_abandon(&output);
@@ -143,7 +143,7 @@ static void test_a_file_that_exists_is_not_overwritten(void)
     CHECK_HAS(said, "is a folder");
     /* One that appears meanwhile is safe as well. */
     unlink(in_folder("out"));
-    CHECK_EQ(output_open(in_folder("out"), false, &output), 0);
+    CHECK_EQ(output_open(in_folder("out"), false, true, &output), 0);
     write_file("out", "mine", 4);
     CHECK_EQ(QUIETLY(output_commit(&output)), CLI_FAILED);
     CHECK_HAS(said, "-f overwrites it");
@@ -160,7 +160,7 @@ static void test_a_link_stays_a_link(void)
     make_folder();
     write_file("target", "old", 3);
     CHECK_EQ(symlink("target", in_folder("link")), 0);
-    CHECK_EQ(output_open(in_folder("link"), true, &output), 0);
+    CHECK_EQ(output_open(in_folder("link"), true, true, &output), 0);
     CHECK_EQ(output_write(&output, "new", 3), 0);
     CHECK_EQ(output_commit(&output), 0);
     output_abandon(&output);
@@ -174,7 +174,7 @@ static void test_a_device_is_written_as_it_is(void)
     struct output output;
 
     CHECK_EQ(output_check("/dev/full", false, true), 0);
-    CHECK_EQ(output_open("/dev/full", false, &output), 0);
+    CHECK_EQ(output_open("/dev/full", false, true, &output), 0);
     CHECK_EQ(QUIETLY(output_write(&output, "abc", 3)), CLI_FAILED);
     CHECK_HAS(said, "cannot write /dev/full: No space left on device");
     output_abandon(&output);
@@ -186,7 +186,7 @@ static void test_an_output_where_none_can_be(void)
     struct output output;
 
     make_folder();
-    CHECK_EQ(QUIETLY(output_open(in_folder("no/out"), false, &output)), CLI_FAILED);
+    CHECK_EQ(QUIETLY(output_open(in_folder("no/out"), false, true, &output)), CLI_FAILED);
     CHECK_HAS(said, "no/out: No such file or directory");
 }
 
@@ -196,6 +196,7 @@ static struct fake_script script;
 static struct manifest_op op;
 static struct input inputs[2];
 static struct output outputs[1];
+static enum format format;
 static struct progress progress;
 static struct stream stream;
 static struct gpupipe *gpupipe;
@@ -212,11 +213,15 @@ static void close_all(void *arg)
     fake_server_end(server_pid);
 }
 
-/* A stream from the folder's "x" (and "y") to its "out", ready to run. */
-static void prepare(enum tail tail, uint64_t chunk_size)
+/* A stream from the folder's "x" (and "y") to its "out", ready to run.  max_push 0: the script's.
+ */
+static void prepare(enum tail tail, uint64_t max_push)
 {
     struct msg_job_open request = {.op.name = "fake"};
     int fd;
+
+    script.max_push = max_push == 0 ? script.max_push : max_push;
+    format = FORMAT_RAW;
 
     op = (struct manifest_op){.kind = script.is_reduce ? OP_REDUCE : OP_MAP,
                               .n_in = MAX(script.n_in, 1u),
@@ -227,8 +232,8 @@ static void prepare(enum tail tail, uint64_t chunk_size)
     stream = (struct stream){.op = &op,
                              .inputs = inputs,
                              .outputs = outputs,
+                             .formats = &format,
                              .tail = tail,
-                             .chunk_size = chunk_size,
                              .progress = &progress};
     progress_init(&progress, false, 0);
     server_pid = fake_server_start(&script, &fd);
@@ -236,11 +241,11 @@ static void prepare(enum tail tail, uint64_t chunk_size)
     CHECK_EQ(call_open_fd(&gpupipe, fd, "test"), 0);
     CHECK_EQ(call_job_open(&stream.job, gpupipe, &request), 0);
     stream.gpupipe = gpupipe;
-    CHECK_EQ(input_open("x", in_folder("x"), &inputs[0]), 0);
+    CHECK_EQ(input_open("x", in_folder("x"), NULL, &inputs[0]), 0);
     if (op.n_in > 1) {
-        CHECK_EQ(input_open("y", in_folder("y"), &inputs[1]), 0);
+        CHECK_EQ(input_open("y", in_folder("y"), NULL, &inputs[1]), 0);
     }
-    CHECK_EQ(output_open(in_folder("out"), false, &outputs[0]), 0);
+    CHECK_EQ(output_open(in_folder("out"), false, true, &outputs[0]), 0);
 }
 
 /* A file of random bytes; the caller frees them. */
@@ -342,7 +347,7 @@ static void test_a_reduction_as_text(void)
         fold ^= bytes[i];
     }
     prepare(TAIL_ERROR, 4096);
-    stream.is_text = true;
+    format = FORMAT_TEXT;
     CHECK_EQ(stream_run(&stream), 0);
     CHECK_EQ(output_commit(&outputs[0]), 0);
     snprintf(text, sizeof(text), "%02x000000\n", fold);
@@ -389,9 +394,9 @@ static void test_a_missing_input(void)
     struct input input;
 
     make_folder();
-    CHECK_EQ(QUIETLY(input_open("x", in_folder("none"), &input)), CLI_FAILED);
+    CHECK_EQ(QUIETLY(input_open("x", in_folder("none"), NULL, &input)), CLI_FAILED);
     CHECK_HAS(said, "none: No such file or directory");
-    CHECK_EQ(QUIETLY(input_open("x", folder, &input)), CLI_FAILED);
+    CHECK_EQ(QUIETLY(input_open("x", folder, NULL, &input)), CLI_FAILED);
     CHECK_HAS(said, "is a folder");
 }
 
@@ -430,40 +435,9 @@ static void test_a_full_disk_ends_the_stream(void)
     free(make_input("x", 4000000));
     prepare(TAIL_ERROR, 200000);
     output_abandon(&outputs[0]);
-    CHECK_EQ(output_open("/dev/full", false, &outputs[0]), 0);
+    CHECK_EQ(output_open("/dev/full", false, true, &outputs[0]), 0);
     CHECK_EQ(QUIETLY(stream_run(&stream)), CLI_FAILED);
     CHECK_HAS(said, "/dev/full: No space left");
-}
-
-static void test_a_record_that_no_push_holds(void)
-{
-    make_folder();
-    script = (struct fake_script){FAKE_SCRIPT};
-    script.record_size = script.max_push + 4;
-    free(make_input("x", 4000));
-    prepare(TAIL_SHORT, 0);
-    CHECK_EQ(QUIETLY(stream_run(&stream)), CLI_FAILED);
-    CHECK_HAS(said, "--chunk 1048580 asks for larger ones");
-}
-
-/* ---- sizes of pushes ----------------------------------------------------------------------- */
-
-static void test_records_of_a_push(void)
-{
-    struct msg_job_opened shape = {.max_push = 1000,
-                                   .push_multiple = 1,
-                                   .n_in = 2,
-                                   .n_out = 1,
-                                   .in_size = {4, 8},
-                                   .out_size = {50}};
-
-    CHECK_EQ(stream_push_records(&shape, true, 0), 20);
-    CHECK_EQ(stream_push_records(&shape, false, 0), 125);
-    CHECK_EQ(stream_push_records(&shape, false, 100), 12);
-    CHECK_EQ(stream_push_records(&shape, false, 100000), 125);
-    shape.push_multiple = 50;
-    CHECK_EQ(stream_push_records(&shape, false, 0), 100);
-    CHECK_EQ(stream_push_records(&shape, false, 1), 50);
 }
 
 CHECK_MAIN(CHECK_TEST(test_an_output_appears_when_it_is_whole),
@@ -476,5 +450,4 @@ CHECK_MAIN(CHECK_TEST(test_an_output_appears_when_it_is_whole),
            CHECK_TEST(test_a_reduction_as_text), CHECK_TEST(test_part_of_a_record),
            CHECK_TEST(test_inputs_of_different_lengths), CHECK_TEST(test_a_missing_input),
            CHECK_TEST(test_a_job_that_fails), CHECK_TEST(test_a_daemon_that_dies),
-           CHECK_TEST(test_a_full_disk_ends_the_stream),
-           CHECK_TEST(test_a_record_that_no_push_holds), CHECK_TEST(test_records_of_a_push))
+           CHECK_TEST(test_a_full_disk_ends_the_stream))
