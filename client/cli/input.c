@@ -56,7 +56,7 @@ static int open_file(struct input *input)
 
 static int report_short(const struct input *input, uint64_t size)
 {
-    cli_error("input %s: %s ends after %" PRIu64 " of the %" PRIu64 " bytes that its header tells",
+    cli_error("%s: %s ends after %" PRIu64 " of the %" PRIu64 " bytes that its header tells",
               input->name, input->path, size, input->size);
     return CLI_FAILED;
 }
@@ -71,7 +71,8 @@ static int read_header(struct input *input, const struct npy *record)
 
     if (npy_read(input->fd, &npy, &failure) < 0 ||
         npy_count(&npy, record, &n_records, &failure) < 0) {
-        cli_error("input %s: %s: %s", input->name, input->path, failure.message);
+        cli_error("%s: %s: %s; --format raw takes it as it is, header and all", input->name,
+                  input->path, failure.message);
         return CLI_FAILED;
     }
     input->is_npy = true;
