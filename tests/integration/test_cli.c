@@ -1,75 +1,13 @@
 /*
  * gpupipe-cli as people use it: files, pipes, devices, mistakes, and what it leaves behind.
  */
-#include "tests/check.h"
-#include "tests/harness.h"
-#include "tests/random.h"
+#include "tests/integration/cli.h"
 #include "tests/reference.h"
 #include "tests/wire.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-/* Exit codes of interface.md. */
-enum { OK = 0, FAILED = 1, USAGE = 2, UNREACHABLE = 69, DEADLINE = 124, INTERRUPTED = 130 };
-
-static struct harness_output output;
-
-/* Run this in the shell with `cli` standing for the program; it must exit with this code. */
-__attribute__((format(printf, 3, 4))) static void shell(struct harness *harness, int code,
-                                                        const char *format, ...)
-{
-    char command[2048];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(command, sizeof(command), format, args);
-    va_end(args);
-    harness_shell(harness, &output, "cli() { \"$GPUPIPE_CLI\" \"$@\"; }\n%s", command);
-    if (output.code != code) {
-        CHECK_FAIL("%s: exit code %d, not %d; stderr: %s", command, output.code, code, output.err);
-    }
-}
-
-static bool exists(struct harness *harness, const char *name)
-{
-    return access(harness_path(harness, name), F_OK) == 0;
-}
-
-/* How many files there are whose name starts like this: the temporary ones of an output, too. */
-static unsigned n_files(struct harness *harness, const char *start)
-{
-    DIR *folder = opendir(harness_folder(harness));
-    struct dirent *entry;
-    unsigned n = 0;
-
-    while ((entry = readdir(folder)) != NULL) {
-        n += strstr(entry->d_name, start) != NULL;
-    }
-    closedir(folder);
-    return n;
-}
-
-static void *write_random(struct harness *harness, const char *name, size_t size)
-{
-    void *bytes = random_new(size);
-
-    harness_write(harness, name, bytes, size);
-    return bytes;
-}
-
-/* This file must hold exactly these bytes. */
-static void check_file(struct harness *harness, const char *name, const void *bytes, size_t size)
-{
-    size_t got_size;
-    const void *got = harness_read(harness, name, &got_size);
-
-    CHECK_EQ(got_size, size);
-    CHECK_MEM(got, bytes, size);
-}
 
 /* ---- every op on files --------------------------------------------------------------------- */
 
@@ -314,6 +252,17 @@ static void test_mistakes_on_the_command_line(void)
         "run copy -i in -o out --format xml",
         "run copy -i in -o out --require tpu",
         "run copy -i in -o out --chunk huge",
+        "run copy -i in -o out --chunk 4K",
+        "run copy -i in -o out -k in",
+        "run copy -i in -o out --private --socket x",
+        "exec",
+        "exec --backend tpu -- true",
+        "exec --socket x -- true",
+        "call",
+        "call ping [] []",
+        "call ping [",
+        "call run '[{\"@base64\": \"?\"}]'",
+        "call ping -o -",
         "run copy -i in -o out --deadline soon",
         "run saxpy -p a -i x -i y -o out",
         "ping pong",
@@ -337,21 +286,14 @@ static void test_what_comes_later_says_so(void)
 {
     static const char *const lines[] = {
         "run copy --then copy -i in -o out",
-        "run copy -k c=in -i in -o out",
-        "run copy -i in -o out --format npy",
-        "run copy -i in -o out --format hex",
-        "run copy -i in -o out --private",
-        "exec -- true",
         "op new x",
         "op load x",
         "top",
-        "device list",
         "doctor",
         "bench throughput",
         "check",
         "monitor",
         "usage",
-        "call ping",
     };
     struct harness *daemon = harness_start();
 
@@ -415,17 +357,16 @@ static void test_what_can_be_asked(void)
     CHECK_HAS(output.out, harness_backend());
     CHECK_HAS(output.out, "rpc.sock");
     shell(daemon, OK, "cli job list");
+    shell(daemon, OK, "cli device list");
+    CHECK_HAS(output.out, harness_backend());
+    CHECK_HAS(output.out, "ready");
 }
 
 static void test_json_is_json(void)
 {
-    static const char *const lines[] = {"ping",
-                                        "version",
-                                        "op list",
-                                        "op show saxpy",
-                                        "job list",
-                                        "status",
-                                        "run copy -i in -o out --timing"};
+    static const char *const lines[] = {
+        "ping",     "version",     "op list", "op show saxpy",
+        "job list", "device list", "status",  "run copy -i in -o out --timing"};
     struct harness *daemon = harness_start();
     char backend[64];
 
