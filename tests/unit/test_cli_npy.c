@@ -11,6 +11,7 @@
 #include "tests/unit/quietly.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <unistd.h>
 
 /* ---- a folder, and numpy ------------------------------------------------------------------- */
@@ -39,19 +40,45 @@ static void make_folder(void)
     check_at_end(remove_folder, NULL);
 }
 
-/* Run this in the folder, with numpy as n. */
-static void run_python(const char *code)
-{
-    char command[4096];
+static char code[8192]; /* in Python */
 
-    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
+__attribute__((format(printf, 1, 2))) static void add_code(const char *format, ...)
+{
+    size_t used = strlen(code);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(code + used, sizeof(code) - used, format, args);
+    va_end(args);
+}
+
+/* Run the code in the folder, with numpy as n. */
+static void run_python(void)
+{
+    static char command[sizeof(code) + 256];
+    static int has_numpy = -1;
+
+    if (has_numpy < 0) {
+        has_numpy = system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") == 0;
+    }
+    if (has_numpy == 0) {
         CHECK_SKIP("there is no python3-numpy");
     }
     snprintf(command, sizeof(command),
-             "cd %s && /usr/bin/python3 -c 'import io, numpy as n\n%s' 2>error", folder, code);
+             "cd %s && /usr/bin/python3 -c 'import numpy as n\n%s' 2>error", folder, code);
     if (system(command) != 0) {
         CHECK_FAIL("python: %s", code);
     }
+    code[0] = '\0';
+}
+
+/* The name of one of several files; lives until the next. */
+static const char *numbered(size_t i)
+{
+    static char name[32];
+
+    snprintf(name, sizeof(name), "%zu.npy", i);
+    return name;
 }
 
 static int open_in_folder(const char *name)
@@ -88,15 +115,16 @@ static const char numpy_names[DTYPE_COUNT][12] = {
 
 static void test_every_dtype_of_numpy(void)
 {
-    char code[512];
     struct npy npy;
     off_t offset;
 
     make_folder();
     for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        snprintf(code, sizeof(code), "n.save(\"a.npy\", n.ones((7, 3), n.%s))", numpy_names[dtype]);
-        run_python(code);
-        CHECK_EQ(read_header("a.npy", &npy, &offset), 0);
+        add_code("n.save(\"%s\", n.ones((7, 3), n.%s))\n", numbered(dtype), numpy_names[dtype]);
+    }
+    run_python();
+    for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        CHECK_EQ(read_header(numbered(dtype), &npy, &offset), 0);
         CHECK_EQ(npy.dtype, dtype);
         CHECK_EQ(npy.n_dims, 2);
         CHECK_EQ(npy.dims[0], 7);
@@ -114,15 +142,16 @@ static void test_shapes_of_numpy(void)
         uint64_t n;
     } rows[] = {{"()", 0, 1},         {"(0,)", 1, 0},      {"(5,)", 1, 5},
                 {"(2, 3, 4)", 3, 24}, {"(4, 0, 3)", 3, 0}, {"(1,) * 32", 32, 1}};
-    char code[512];
     struct npy npy;
     off_t offset;
 
     make_folder();
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        snprintf(code, sizeof(code), "n.save(\"a.npy\", n.ones(%s, n.float64))", rows[i].shape);
-        run_python(code);
-        CHECK_EQ(read_header("a.npy", &npy, &offset), 0);
+        add_code("n.save(\"%s\", n.ones(%s, n.float64))\n", numbered(i), rows[i].shape);
+    }
+    run_python();
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        CHECK_EQ(read_header(numbered(i), &npy, &offset), 0);
         CHECK_EQ(npy.n_dims, rows[i].n_dims);
         CHECK_EQ(npy_size(&npy), 8 * rows[i].n);
     }
@@ -134,9 +163,9 @@ static void test_version_2(void)
     off_t offset;
 
     make_folder();
-    run_python("f = n.lib.format\n"
-               "with open(\"a.npy\", \"wb\") as file:\n"
-               "    f.write_array(file, n.ones((3, 2), n.int16), version=(2, 0))");
+    add_code("with open(\"a.npy\", \"wb\") as file:\n"
+             "    n.lib.format.write_array(file, n.ones((3, 2), n.int16), version=(2, 0))");
+    run_python();
     CHECK_EQ(read_header("a.npy", &npy, &offset), 0);
     CHECK_EQ(npy.dtype, DTYPE_I16);
     CHECK_EQ(npy_size(&npy), 12);
@@ -156,19 +185,21 @@ static void test_what_numpy_writes_and_no_op_takes(void)
         {"n.array([\"a\", \"b\"])", "which no op takes"},
         {"n.ones(3, [(\"a\", \"<f4\")])", "no plain numbers"},
     };
-    char code[512];
     struct npy npy;
     off_t offset;
 
     make_folder();
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        snprintf(code, sizeof(code), "n.save(\"a.npy\", %s)", rows[i].array);
-        run_python(code);
-        CHECK_LT(read_header("a.npy", &npy, &offset), 0);
+        add_code("n.save(\"%s\", %s)\n", numbered(i), rows[i].array);
+    }
+    run_python();
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        CHECK_LT(read_header(numbered(i), &npy, &offset), 0);
         CHECK_HAS(failure.message, rows[i].says);
     }
     /* One that needs version 3. */
-    run_python("n.save(\"a.npy\", n.ones(3, [(\"\\u00e9\\u4e00\", \"<f4\")]))");
+    add_code("n.save(\"a.npy\", n.ones(3, [(\"\\u00e9\\u4e00\", \"<f4\")]))");
+    run_python();
     CHECK_LT(read_header("a.npy", &npy, &offset), 0);
 }
 
@@ -178,27 +209,26 @@ static void test_numpy_reads_ours(void)
 {
     struct npy record = {.n_dims = 4, .dims = {16777216, 1, 16777215, 1}};
     uint8_t header[NPY_HEADER_SIZE];
-    char path[128], code[1024];
+    char path[128];
     FILE *file;
 
     make_folder();
-    snprintf(path, sizeof(path), "%s/a.npy", folder);
     for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
         record.dtype = dtype;
         random_bytes(header, sizeof(header));
         npy_header(&record, UINT64_MAX, header);
+        snprintf(path, sizeof(path), "%s/%s", folder, numbered(dtype));
         file = fopen(path, "we");
         fwrite(header, 1, sizeof(header), file);
         fclose(file);
-        snprintf(code, sizeof(code),
-                 "file = open(\"a.npy\", \"rb\")\n"
+        add_code("file = open(\"%s\", \"rb\")\n"
                  "assert n.lib.format.read_magic(file) == (1, 0)\n"
                  "shape, is_fortran, dtype = n.lib.format.read_array_header_1_0(file)\n"
                  "assert shape == (2**64 - 1, 16777216, 1, 16777215, 1) and not is_fortran\n"
-                 "assert dtype == n.dtype(n.%s) and file.tell() == %d",
-                 numpy_names[dtype], NPY_HEADER_SIZE);
-        run_python(code);
+                 "assert dtype == n.dtype(n.%s) and file.tell() == %d\n",
+                 numbered(dtype), numpy_names[dtype], NPY_HEADER_SIZE);
     }
+    run_python();
 }
 
 static void test_ours_comes_back(void)
