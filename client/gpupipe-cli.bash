@@ -7,24 +7,36 @@ _gpupipe_cli()
         --priority) words='urgent normal bulk' ;;
         --require) words='any gpu cpu' ;;
         --tail) words='error zero short' ;;
-        --format) words='raw text' ;;
+        --format) words='raw npy hex text' ;;
+        --backend) words='auto cuda cpu' ;;
+        --device)
+            words=$(gpupipe-cli device list --json 2>/dev/null |
+                    grep -o '"device": "[a-z0-9]*"' | cut -d'"' -f4) ;;
         run|show)
             words=$(gpupipe-cli op list --json 2>/dev/null |
                     grep -o '{"name": "[a-z0-9_]*", "doc"' | cut -d'"' -f4) ;;
+        call)
+            words='const.drop const.put device.list hello job.cancel job.close job.list job.open'
+            words+=' job.push op.list ping run stats' ;;
+        device) words='list' ;;
         op) words='list show' ;;
         job) words='list cancel' ;;
-        -i|-o|--socket)
+        -i|-k|-o|--socket)
             COMPREPLY=($(compgen -f -- "$word"))
             return ;;
         *)
             if [[ $word == -* ]]; then
                 words='--socket --json -q --help'
                 if [[ " ${COMP_WORDS[*]} " == *' run '* ]]; then
-                    words+=' -p -i -o -f --priority --deadline --require --device --chunk --tail'
-                    words+=' --format --timing --inline --no-wait'
+                    words+=' -p -i -k -o -f --priority --deadline --require --device --chunk --tail'
+                    words+=' --format --timing --inline --no-wait --private'
+                elif [[ " ${COMP_WORDS[*]} " == *' exec '* ]]; then
+                    words+=' --backend --devices'
+                elif [[ " ${COMP_WORDS[*]} " == *' call '* ]]; then
+                    words+=' -o -f'
                 fi
             else
-                words='run op job status ping version'
+                words='run exec op job device call status ping version'
             fi ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
