@@ -112,6 +112,8 @@ static int take_signals(struct private *private)
 {
     sigset_t mask;
 
+    /* Ignored, as some parents leave it, it would take our children's ends. */
+    signal(SIGCHLD, SIG_DFL);
     sigemptyset(&mask);
     sigaddset(&mask, SIGCHLD);
     for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {

@@ -18,9 +18,9 @@ struct stream {
     struct gpupipe *gpupipe;
     struct gpupipe_job *job;
     const struct manifest_op *op;
-    struct input *inputs;   /* op->n_in */
-    struct output *outputs; /* op->n_out, as formats */
-    const enum format *formats;
+    struct input *inputs;       /* op->n_in */
+    struct output *outputs;     /* op->n_out */
+    const enum format *formats; /* of the outputs */
     enum tail tail;
     struct progress *progress;
 
