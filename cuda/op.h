@@ -11,9 +11,10 @@
  *   GP_MAP(NAME, n_steps) { .. }    One step of a loop; sees params, chunk and the step's number i.
  *                                   n_steps is an expression of params and chunk, often
  *                                   chunk->n_records.  Keep it simple and gcc vectorises it.
- *   GP_MAP_LANES(NAME) { .. }       GP_LANES records at once, written over lane.h's lane_u32, for
- *                                   what gcc cannot vectorise; sees params, records and n_records.
- *                                   Built once for each width the processor family has.
+ *   GP_MAP_LANES(NAME, n_lanes) { .. }  GP_LANES or GP_LANES_16 records at once, written over
+ *                                   lane.h's lane_u32 or lane_i16, for what gcc cannot vectorise;
+ *                                   sees params, records and n_records.  Built once for each width
+ *                                   the processor family has.
  *   GP_REDUCE(NAME, leaf, n_lanes)  Anything that adds up; its functions are named below.
  *
  * The same bits everywhere: both compilers build ops without contraction (-ffp-contract=off,
@@ -47,6 +48,13 @@
 #elif !defined(GP_LANES)
 #define GP_LANES 4
 #define GP_HOST
+#endif
+
+/* Lanes of 16 bits: a vector has twice as many, a thread of a GPU works on one record. */
+#ifdef __CUDACC__
+#define GP_LANES_16 1
+#else
+#define GP_LANES_16 (2 * GP_LANES)
 #endif
 
 /* For the functions and tables of an op that its body uses. */

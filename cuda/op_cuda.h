@@ -23,7 +23,7 @@
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
 
-#define GP_MAP_LANES(name)                                                                         \
+#define GP_MAP_LANES(name, n_lanes)                                                                \
     static __device__ void name##_lanes(const struct name##_params *params,                        \
                                         const struct op_record *records, uint32_t n_records);      \
     extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \

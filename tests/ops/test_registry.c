@@ -68,6 +68,7 @@ static void test_parameters_and_record_sizes(void)
     const struct value block = {.name = "block", .kind = VALUE_INT, .i = LIMIT_RECORD};
     const struct value size = {.name = "size", .kind = VALUE_INT, .i = 77};
 
+    check_sizes("align_score", NULL, 0, 256, 4);
     check_sizes("copy", NULL, 0, 1, 1);
     check_sizes("copy", &size, 1, 77, 77);
     check_sizes("gray", NULL, 0, 3, 1);
