@@ -1,5 +1,5 @@
 /*
- * Op, as loops: what GP_MAP, GP_MAP_LANES and GP_REDUCE are under a C compiler.  Included by op.h.
+ * Op, as loops: what GP_MAP and its kin are under a C compiler.  Included by op.h.
  *
  * Parameters and chunk are copied into locals, whose fields gcc keeps in registers; seen through
  * a pointer they might change with every store to an output, and no loop would vectorise.
@@ -24,6 +24,20 @@
     }                                                                                              \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
+
+/* A team is one thread. */
+#define GP_TEAM                    1u
+#define GP_MAP_TEAM(name, n_steps) GP_MAP(name, n_steps)
+
+GP_UNUSED GP_INLINE uint32_t gp_member(void)
+{
+    return 0;
+}
+
+GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
+{
+    return x;
+}
 
 /*
  * The body always gets n_lanes records to read: those from n_records on repeat the first one, and

@@ -31,9 +31,11 @@
 
 #ifdef __CUDACC__
 #define ALIGN_ROWS 8
+typedef uint8_t align_byte;
 typedef int16_t align_cell; /* half the memory of a lane_i16 */
 #else
 #define ALIGN_ROWS 4 /* as many as 16 registers of AVX2 hold */
+typedef lane_i16 align_byte;
 typedef lane_i16 align_cell;
 #endif
 
@@ -55,7 +57,7 @@ struct align_costs {
 
 /* What lies along b: row_h is H of the row above the stripe, row_f F of its first row. */
 struct align_columns {
-    align_cell b[ALIGN_LENGTH];
+    align_byte b[ALIGN_LENGTH]; /* one lane alone has no ALIGN_END_B */
     align_cell row_h[ALIGN_LENGTH], row_f[ALIGN_LENGTH];
 };
 

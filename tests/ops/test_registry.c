@@ -65,14 +65,20 @@ static void check_sizes(const char *name, const struct value *values, uint32_t n
 static void test_parameters_and_record_sizes(void)
 {
     const struct value a = {.name = "a", .kind = VALUE_FLOAT, .f = 2.5};
+    const struct value image[] = {
+        {.name = "width", .i = 5},      {.name = "height", .i = 7},    {.name = "pitch", .i = 16},
+        {.name = "out_height", .i = 3}, {.name = "out_width", .i = 2},
+    };
     const struct value block = {.name = "block", .kind = VALUE_INT, .i = LIMIT_RECORD};
     const struct value size = {.name = "size", .kind = VALUE_INT, .i = 77};
 
     check_sizes("align_score", NULL, 0, 256, 4);
     check_sizes("copy", NULL, 0, 1, 1);
     check_sizes("copy", &size, 1, 77, 77);
+    check_sizes("dhash", image, 3, 112, 8);
     check_sizes("gray", NULL, 0, 3, 1);
     check_sizes("iterate", NULL, 0, 4, 4);
+    check_sizes("resize", image, 5, 112, 18);
     check_sizes("saxpy", &a, 1, 4, 4);
     check_sizes("sha256", NULL, 0, 4096, 32);
     check_sizes("sha256", &block, 1, LIMIT_RECORD, 32);

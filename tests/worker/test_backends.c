@@ -131,6 +131,19 @@ static struct work_result run_both(enum priority priority, struct work_entry ent
 
 /* ---- map ops ------------------------------------------------------------------------------- */
 
+/* Parameters of an image, and of what it is resized to. */
+#define IMAGE(w, h, n_channels, bytes)                                                             \
+    {.name = "width", .i = (w)}, {.name = "height", .i = (h)},                                     \
+        {.name = "channels", .i = (n_channels)},                                                   \
+    {                                                                                              \
+        .name = "pitch", .i = (bytes)                                                              \
+    }
+#define RESULT(w, h, word)                                                                         \
+    {.name = "out_width", .i = (w)}, {.name = "out_height", .i = (h)},                             \
+    {                                                                                              \
+        .name = "filter", .kind = VALUE_STRING, .s = (word)                                        \
+    }
+
 static const struct row {
     const char *op;
     struct value params[8]; /* up to the first without a name */
@@ -144,10 +157,17 @@ static const struct row {
     {"copy", {{.name = "size", .i = 4096}}, false},
     {"copy", {{.name = "size", .i = 4 << 20}}, false},
     {"copy", {{.name = "size", .i = LIMIT_RECORD}}, false},
+    {"dhash", {IMAGE(1, 1, 1, 1)}, false},
+    {"dhash", {IMAGE(250, 40, 3, 757)}, false},
+    {"dhash", {IMAGE(1000, 700, 1, 1024)}, false},
     {"gray", {{.name = ""}}, false},
     {"iterate", {{.name = "n", .i = 0}}, false},
     {"iterate", {{.name = "n", .i = 1}}, false},
     {"iterate", {{.name = "n", .i = 30}}, false},
+    {"resize", {IMAGE(5, 3, 1, 7), RESULT(9, 8, "nearest")}, false},
+    {"resize", {IMAGE(130, 40, 3, 391), RESULT(20, 31, "box")}, false},
+    {"resize", {IMAGE(130, 40, 4, 520), RESULT(20, 61, "bilinear")}, false},
+    {"resize", {IMAGE(1500, 300, 2, 3000), RESULT(7, 3, "bilinear")}, false},
     {"saxpy", {{.name = "a", .kind = VALUE_FLOAT, .f = 2.5}}, false},
     {"saxpy", {{.name = "a", .kind = VALUE_FLOAT, .f = -1e-30}}, false},
     {"sha256", {{.name = "block", .i = 1}}, true},
