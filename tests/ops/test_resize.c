@@ -54,10 +54,12 @@ static void resize_line(enum filter filter, const uint8_t *in, size_t in_step, u
             total += weight(filter, n, n_out, i, k);
         }
         for (uint32_t k = 0; k < n; k++) {
-            const long double share =
-                (long double)weight(filter, n, n_out, i, k) / (long double)total;
+            const int64_t part = weight(filter, n, n_out, i, k);
 
-            sum += in[k * in_step] * (int64_t)floorl(share * 0x1p22L + 0.5L);
+            if (part > 0) {
+                sum += in[k * in_step] *
+                       (int64_t)floorl((long double)part / (long double)total * 0x1p22L + 0.5L);
+            }
         }
         ret_out[i * out_step] = (uint8_t)MIN(sum >> 22, INT64_C(255));
     }
@@ -103,9 +105,9 @@ static const struct shape large_shapes[] = {
     {3000, 3, 3, 9001, 17, 5, BOX},     {3000, 3, 1, 3000, 9, 2, BILINEAR},
     {2, 3000, 4, 8, 3, 7, BOX},         {2, 3000, 3, 6, 1, 2, BILINEAR},
     {640, 480, 3, 1920, 1, 1, BOX},     {640, 480, 3, 1920, 1, 1, BILINEAR},
-    {640, 480, 3, 2000, 3, 2, NEAREST}, {8192, 1, 1, 8192, 8191, 1, BILINEAR},
+    {640, 480, 3, 2000, 3, 2, NEAREST}, {8192, 1, 1, 8192, 1000, 1, BILINEAR},
     {1, 1, 4, 4, 300, 200, BILINEAR},   {3, 2, 1, 5, 300, 200, BILINEAR},
-    {300, 200, 3, 901, 299, 201, BOX},  {300, 200, 3, 901, 299, 201, BILINEAR},
+    {100, 60, 3, 301, 99, 61, BOX},     {100, 60, 3, 301, 99, 61, BILINEAR},
 };
 
 static size_t in_size(const struct shape *shape)
