@@ -42,7 +42,7 @@ GP_INLINE double resample_weigh(const struct resample_axis *axis,
     return axis->filter == RESAMPLE_NEAREST || (x > -0.5 && x <= 0.5) ? 1.0 : 0.0;
 }
 
-/* What makes up pixel i of the result: nothing where n_in is 0. */
+/* What makes up pixel i of the result. */
 GP_INLINE struct resample_window resample_window(const struct resample_axis *axis, uint32_t i)
 {
     const double scale = (double)axis->n_in / axis->n_out;

@@ -139,6 +139,11 @@ static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_JOB_CLOSE] = {.handle = handle_job_close},
     [METHOD_JOB_CANCEL] = {.handle = handle_job_cancel},
     [METHOD_JOB_LIST] = {.handle = handle_job_list},
+    [METHOD_CONST_PUT] = {.is_new_work = true,
+                          .begin = handle_const_put_begin,
+                          .sink = handle_const_put_sink,
+                          .handle = handle_const_put},
+    [METHOD_CONST_DROP] = {.handle = handle_const_drop},
     [METHOD_STATS] = {.handle = handle_stats},
     [METHOD_DEVICE_LIST] = {.handle = handle_device_list},
 };

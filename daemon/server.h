@@ -49,6 +49,8 @@ struct server {
 
     struct job *jobs;
     uint64_t last_job_id;
+    struct constant *constants;
+    uint64_t last_const_id;
 
     struct session *sessions;
     uint32_t n_sessions;

@@ -30,6 +30,7 @@ struct incoming {
     struct failure failure;
     struct job *job;
     struct push *push;
+    struct constant *constant; /* that is being received */
     uint32_t n_payloads;
     uint64_t first_size; /* bytes of payload 0 */
     uint64_t n_records;

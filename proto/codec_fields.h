@@ -67,8 +67,8 @@ struct field_table {
     const struct field *fields;
 };
 
-#define FIELDS_MAX         32   /* fields of a table */
-#define FIELDS_STRUCT_SIZE 8192 /* bytes of a struct */
+#define FIELDS_MAX         32    /* fields of a table */
+#define FIELDS_STRUCT_SIZE 12288 /* bytes of a struct */
 
 /* Where a member lives: `FIELD_AT(struct msg_hello, program)`. */
 #define FIELD_AT(type, member)                                                                     \
@@ -91,6 +91,12 @@ struct field_table {
         .n_fields = ARRAY_SIZE(fields_) + FIELDS_CHECK(ARRAY_SIZE(fields_) <= FIELDS_MAX),         \
         .size = sizeof(type) + FIELDS_CHECK(sizeof(type) <= FIELDS_STRUCT_SIZE)                    \
     }
+
+/*
+ * The object as a map.  An empty array is an empty map: languages with one type for both (Lua, PHP)
+ * cannot say which they mean.
+ */
+bool fields_as_map(const msgpack_object *object, msgpack_object_map *ret_map);
 
 /* 0 or a negative status; *ret_struct is untouched on failure. */
 int fields_unpack_map(const struct field_table *table, const msgpack_object *map, void *ret_struct,

@@ -62,12 +62,9 @@ GP_INLINE uint32_t dhash_sum_any(const uint8_t *pixels, uint32_t n, uint32_t cha
     }
 }
 
-/* No more of a row is taken than its pitch holds. */
 GP_INLINE void dhash_open(const struct dhash_params *params, struct dhash_columns *ret_columns)
 {
-    const uint32_t most = params->pitch / params->channels;
-    const struct resample_axis across = {RESAMPLE_BOX, params->width < most ? params->width : most,
-                                         DHASH_COLUMNS};
+    const struct resample_axis across = {RESAMPLE_BOX, params->width, DHASH_COLUMNS};
 
     for (uint32_t c = 0; c < DHASH_COLUMNS; c++) {
         ret_columns->windows[c] = resample_window(&across, c);
@@ -75,7 +72,7 @@ GP_INLINE void dhash_open(const struct dhash_params *params, struct dhash_column
     }
 }
 
-GP_MAP_TEAM(dhash, (size_t)chunk->n_records *DHASH_ROWS)
+GP_MAP_TEAM(dhash, chunk->n_records *(size_t)DHASH_ROWS)
 {
     const struct resample_axis down = {RESAMPLE_BOX, params->height, DHASH_ROWS};
     const uint32_t row = (uint32_t)(i % DHASH_ROWS);
@@ -133,7 +130,9 @@ static const struct manifest_op dhash_manifest = {
     .params = {{DHASH_PARAM(width, DHASH_SIDE), .is_required = 1},
                {DHASH_PARAM(height, DHASH_SIDE), .is_required = 1},
                {DHASH_PARAM(channels, DHASH_CHANNELS), .i_default = 3},
-               {DHASH_PARAM(pitch, 2 * DHASH_SIDE * DHASH_CHANNELS), .is_required = 1}},
+               {DHASH_PARAM(pitch, 2 * DHASH_SIDE * DHASH_CHANNELS),
+                .i_default = 1, /* raised to a row */
+                .n_at_least = 2, .at_least = {"width", "channels"}}},
     .min_parallel = 1,
 };
 

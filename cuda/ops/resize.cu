@@ -67,17 +67,16 @@ GP_INLINE uint32_t resize_bands(const struct resize_params *params)
     return (params->out_height + RESIZE_ROWS - 1) / RESIZE_ROWS;
 }
 
-/* Columns first .. of the result; no more of a row is taken than its pitch holds. */
+/* Columns first .. of the result. */
 GP_INLINE void resize_open(const struct resize_params *params, const uint8_t *in, uint32_t first,
                            struct resize_strip *ret_strip)
 {
     const enum resample_filter filter = (enum resample_filter)params->filter;
-    const uint32_t width = resize_least(params->width, params->pitch / params->channels);
 
     ret_strip->in = in;
     ret_strip->pitch = params->pitch;
     ret_strip->channels = params->channels;
-    ret_strip->across = (struct resample_axis){filter, width, params->out_width};
+    ret_strip->across = (struct resample_axis){filter, params->width, params->out_width};
     ret_strip->down = (struct resample_axis){filter, params->height, params->out_height};
     ret_strip->n_columns = resize_least(RESIZE_COLUMNS, params->out_width - first);
     for (uint32_t c = 0; c < ret_strip->n_columns; c++) {
@@ -232,9 +231,11 @@ static const struct manifest_op resize_manifest = {
                {.name = "pitch",
                 .type = PARAM_U32,
                 .offset = offsetof(struct resize_params, pitch),
-                .is_required = 1,
+                .i_default = 1, /* raised to a row */
                 .i_min = 1,
-                .i_max = 2 * RESIZE_SIDE * RESIZE_CHANNELS},
+                .i_max = 2 * RESIZE_SIDE * RESIZE_CHANNELS,
+                .n_at_least = 2,
+                .at_least = {"width", "channels"}},
                RESIZE_SIDE_PARAM(out_width),
                RESIZE_SIDE_PARAM(out_height),
                {.name = "filter",

@@ -243,24 +243,4 @@ static void test_known_answers(void)
     }
 }
 
-/* A row is no longer than its pitch says. */
-static void test_a_pitch_below_the_width(void)
-{
-    struct shape shape = {10, 4, 3, 14, 7, 3, BILINEAR}, same = {4, 4, 3, 14, 7, 3, BILINEAR};
-    uint8_t *in = buffer_create(in_size(&shape));
-    uint8_t *out = buffer_create(out_size(&shape)), *want = buffer_create(out_size(&same));
-    const struct op_chunk chunk = {.in = {in}, .out = {out}, .n_records = 1};
-
-    random_fill(in, in_size(&shape));
-    op_resize.map(&shape, &chunk, 1);
-    resize_image(&same, in, want);
-    CHECK_MEM(out, want, out_size(&same));
-    shape.pitch = 2;
-    op_resize.map(&shape, &chunk, 1);
-    memset(want, 0, out_size(&same));
-    CHECK_MEM(out, want, out_size(&same));
-    buffer_check_guards();
-}
-
-CHECK_MAIN(CHECK_TEST(test_known_answers), CHECK_TEST(test_reference), CHECK_TEST(test_pillow),
-           CHECK_TEST(test_a_pitch_below_the_width))
+CHECK_MAIN(CHECK_TEST(test_known_answers), CHECK_TEST(test_reference), CHECK_TEST(test_pillow))
