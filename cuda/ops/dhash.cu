@@ -72,7 +72,7 @@ GP_INLINE void dhash_open(const struct dhash_params *params, struct dhash_column
     }
 }
 
-GP_MAP_TEAM(dhash, chunk->n_records *(size_t)DHASH_ROWS)
+GP_MAP_TEAM(dhash, (size_t)DHASH_ROWS * chunk->n_records)
 {
     const struct resample_axis down = {RESAMPLE_BOX, params->height, DHASH_ROWS};
     const uint32_t row = (uint32_t)(i % DHASH_ROWS);

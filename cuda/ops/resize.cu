@@ -67,6 +67,11 @@ GP_INLINE uint32_t resize_bands(const struct resize_params *params)
     return (params->out_height + RESIZE_ROWS - 1) / RESIZE_ROWS;
 }
 
+GP_INLINE size_t resize_steps(const struct resize_params *params)
+{
+    return (size_t)resize_bands(params) * resize_strips(params);
+}
+
 /* Columns first .. of the result. */
 GP_INLINE void resize_open(const struct resize_params *params, const uint8_t *in, uint32_t first,
                            struct resize_strip *ret_strip)
@@ -175,7 +180,7 @@ GP_INLINE void resize_write(struct resize_strip *strip, uint32_t i, uint8_t *out
     }
 }
 
-GP_MAP(resize, (size_t)chunk->n_records *resize_bands(params) * resize_strips(params))
+GP_MAP(resize, resize_steps(params) * chunk->n_records)
 {
     const uint32_t n_strips = resize_strips(params), n_bands = resize_bands(params);
     const uint32_t column = (uint32_t)(i % n_strips) * RESIZE_COLUMNS;
