@@ -59,6 +59,12 @@ GP_INLINE struct resample_window resample_window(const struct resample_axis *axi
     }
     end = end < axis->n_in ? end : axis->n_in;
     window.n = end > window.first ? end - window.first : 0;
+    if (axis->filter == RESAMPLE_BOX && window.n > 2) {
+        /* Only the outermost may lie outside. */
+        window.total = window.n - 2 + resample_weigh(axis, &window, 0) +
+                       resample_weigh(axis, &window, window.n - 1);
+        return window;
+    }
     for (uint32_t k = 0; k < window.n; k++) {
         window.total += resample_weigh(axis, &window, k);
     }
