@@ -9,14 +9,18 @@
  * CPU backend and the kernels of the GPU.
  *
  *   GP_MAP(NAME, n_steps) { .. }        One step of a loop; sees params, chunk and the step's
- * number i.  n_steps is an expression of params and chunk, often chunk->n_records.  Keep it simple
- * and gcc vectorises it. GP_MAP_LANES(NAME, n_lanes) { .. }  GP_LANES or GP_LANES_16 records at
- * once, written over lane.h's lane_u32 or lane_i16, for what gcc cannot vectorise; sees params,
- * records and n_records.  Built once for each width the processor family has. GP_MAP_TEAM(NAME,
- * n_steps) { .. }   One step of GP_MAP by a team, for steps that are few and long: a warp on a GPU,
- * one thread on a CPU.  Member gp_member() of GP_TEAM takes its share of a loop; all of them come
- * to each gp_team_sum(). GP_REDUCE(NAME, leaf, n_lanes)      Anything that adds up; its functions
- * are named below.
+ *                                       number i.  n_steps is an expression of params and chunk,
+ *                                       often chunk->n_records.  Keep it simple and gcc vectorises
+ *                                       it.
+ *   GP_MAP_LANES(NAME, n_lanes) { .. }  GP_LANES or GP_LANES_16 records at once, written over
+ *                                       lane.h's lane_u32 or lane_i16, for what gcc cannot
+ *                                       vectorise; sees params, records and n_records.  Built
+ *                                       once for each width the processor family has.
+ *   GP_MAP_TEAM(NAME, n_steps) { .. }   A step of GP_MAP by a team, for steps that are few and
+ *                                       long: a warp on a GPU, one thread on a CPU.  Member
+ *                                       gp_member() of GP_TEAM takes its share of a loop; all of
+ *                                       them come to each gp_team_sum().
+ *   GP_REDUCE(NAME, leaf, n_lanes)      Anything that adds up; its functions are named below.
  *
  * Constants (GP_CONST_IN) are the same for all records of a call.  Record i of a varying input is
  * what GP_SPAN says.
