@@ -381,10 +381,25 @@ int handle_job_push(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    codec_pack_empty_result(answer_begin(&answer), message->msgid);
-    answer_send(&answer, session);
+    if (message->type == RPC_REQUEST) {
+        codec_pack_empty_result(answer_begin(&answer), message->msgid);
+        answer_send(&answer, session);
+    }
     job_settle(job);
     return 0;
+}
+
+/* Nobody waits for an answer: the job fails, unless it is another's, or has ended. */
+void handle_job_push_refused(struct session *session, const struct rpc_message *message,
+                             const struct failure *failure)
+{
+    struct failure ignored;
+    struct job *job;
+
+    if (find_job(session, codec_peek_job(&message->params), &job, &ignored) == 0) {
+        job_refuse(job, failure);
+        job_settle(job);
+    }
 }
 
 int handle_job_close(struct session *session, const struct rpc_message *message,

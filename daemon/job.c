@@ -365,6 +365,12 @@ void job_fail(struct job *job, const struct failure *failure, uint64_t seq)
     job->stop_seq = MIN(job->stop_seq, seq);
 }
 
+void job_refuse(struct job *job, const struct failure *failure)
+{
+    job->has_refused = true;
+    job_fail(job, failure, job->n_pushed);
+}
+
 void job_cancel(struct job *job)
 {
     stop(job, JOB_CANCELLED, job->n_answered);
@@ -459,6 +465,13 @@ static void answer_pushes(struct job *job)
     job->n_answered = oldest;
 }
 
+static void answer_refused(struct job *job)
+{
+    job->refused = (struct push){.job = job, .seq = job->n_pushed++};
+    job->n_done++;
+    job_answer_push(job, &job->refused, &job->failure);
+}
+
 static void end_if_complete(struct job *job)
 {
     if (job->n_done < job->n_pushed) {
@@ -468,6 +481,9 @@ static void end_if_complete(struct job *job)
         set_state(job, JOB_DONE);
     }
     if (job->state >= JOB_DONE && !job->has_said_done && !job->is_merging) {
+        if (job->has_refused) {
+            answer_refused(job);
+        }
         job->has_said_done = true;
         job_say_done(job);
     }

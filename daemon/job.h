@@ -66,6 +66,9 @@ struct job {
     struct block out[LIMIT_OUT];
     uint32_t out_size[LIMIT_OUT];
 
+    bool has_refused;    /* a push that came as a notification, which FAILED it ... */
+    struct push refused; /* ... and is answered after all others */
+
     uint32_t n_chunks;   /* at the device */
     uint32_t n_messages; /* in the writer, referring to its memory */
     bool has_said_done;
@@ -116,6 +119,11 @@ void job_expire(struct job *job);
 /* Has its deadline passed?  Never of a job that has ended, though it may still have work. */
 bool job_is_late(const struct job *job, uint64_t now_ns);
 void job_fail(struct job *job, const struct failure *failure, uint64_t seq);
+/*
+ * A push that nobody waits for was not accepted: it is answered with this failure in a job.result
+ * of its own, as the next and last one, and fails the job.  Only of a job that has not ended.
+ */
+void job_refuse(struct job *job, const struct failure *failure);
 /* Its connection is gone: cancel, and answer nobody. */
 void job_orphan(struct job *job);
 

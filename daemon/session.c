@@ -107,6 +107,14 @@ void session_forget_job(struct session *session, const struct job *job)
     }
 }
 
+/* Other notifications, and responses, are ignored: Neovim answers our notifications. */
+static bool is_call(const struct guard *guard)
+{
+    return guard->type == RPC_REQUEST ||
+           (guard->type == RPC_NOTIFICATION && guard->method != METHOD_COUNT &&
+            handler_for(guard->method)->on_refused != NULL);
+}
+
 static int check_state(const struct session *session, const struct handler *handler,
                        struct failure *ret_failure)
 {
@@ -143,7 +151,7 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
     struct failure failure;
     int r = 0;
 
-    if (incoming->is_refused || guard->type != RPC_REQUEST) {
+    if (incoming->is_refused || !is_call(guard)) {
         return -EPROTO;
     }
     if (guard->payload_index == 0) {
@@ -181,8 +189,8 @@ static void on_stray(void *owner, const struct guard *guard)
     }
 }
 
-static int handle_request(struct session *session, const struct guard *guard, const uint8_t *head,
-                          size_t size, struct failure *ret_failure)
+static int handle_call(struct session *session, const struct guard *guard, const uint8_t *head,
+                       size_t size, struct failure *ret_failure)
 {
     struct rpc_message message;
 
@@ -207,16 +215,30 @@ static int handle_request(struct session *session, const struct guard *guard, co
     return r;
 }
 
+static void refuse_notification(struct session *session, const struct guard *guard,
+                                const uint8_t *head, size_t size, const struct failure *failure)
+{
+    struct rpc_message message;
+    struct failure ignored;
+
+    if (rpc_parse(head, size, &message, &ignored) == 0) {
+        handler_for(guard->method)->on_refused(session, &message, failure);
+        rpc_finish(&message);
+    }
+}
+
 static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
 {
     struct session *session = owner;
     struct failure failure;
+    int r = is_call(guard) ? handle_call(session, guard, head, size, &failure) : 0;
 
-    /* Responses and notifications from clients are ignored: Neovim answers our notifications. */
-    if (guard->type == RPC_REQUEST && handle_request(session, guard, head, size, &failure) < 0) {
-        session_queue_error(session, guard->msgid, &failure);
-    }
     drop_incoming(session);
+    if (r < 0 && guard->type == RPC_REQUEST) {
+        session_queue_error(session, guard->msgid, &failure);
+    } else if (r < 0) {
+        refuse_notification(session, guard, head, size, &failure);
+    }
     return session->state == SESSION_OPEN ? 0 : -ECANCELED;
 }
 

@@ -31,6 +31,9 @@ int codec_unpack_job(const msgpack_object_array *params, struct msg_job *ret,
                      struct failure *ret_failure);
 int codec_unpack_job_list(const msgpack_object_array *params, struct msg_job_list *ret,
                           struct failure *ret_failure);
+/* Which job a job.push is for, however wrong the rest of it; 0 (no job's id) where it names none.
+ */
+uint64_t codec_peek_job(const msgpack_object_array *params);
 
 /*
  * ... and whole requests, as the client writes them.  run and job.push end with the header of their

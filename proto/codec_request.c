@@ -283,6 +283,13 @@ int codec_unpack_job_push(const msgpack_object_array *params, struct msg_job_pus
     return fields_unpack_params(&job_push_params, params, ret, ret_failure);
 }
 
+uint64_t codec_peek_job(const msgpack_object_array *params)
+{
+    bool is_named = params->size > 0 && params->ptr[0].type == MSGPACK_OBJECT_POSITIVE_INTEGER;
+
+    return is_named ? params->ptr[0].via.u64 : 0;
+}
+
 int codec_unpack_job(const msgpack_object_array *params, struct msg_job *ret,
                      struct failure *ret_failure)
 {

@@ -77,8 +77,7 @@ static int parse_envelope(const msgpack_object *root, struct rpc_message *messag
     message->type = (enum rpc_type)items[0].via.u64;
     message->method = METHOD_COUNT;
     if (message->type == RPC_NOTIFICATION) {
-        r = parse_call(&items[1], &items[2], message, ret_failure);
-        return r < 0 ? r : check_n_params(message, ret_failure);
+        return parse_call(&items[1], &items[2], message, ret_failure);
     }
     r = parse_msgid(&items[1], message, ret_failure);
     if (r < 0) {

@@ -32,7 +32,8 @@ struct rpc_message {
 /*
  * Decode one complete message that the guard has passed.  0 with *ret_message (rpc_finish() it), or
  * a negative status: PROTO for what is no envelope, INVALID_PARAM for a wrong number of parameters
- * of a known method.  The bytes must outlive the message.
+ * of a known method's request (a notification may still say what it was about).  The bytes must
+ * outlive the message.
  */
 int rpc_parse(const uint8_t *bytes, size_t size, struct rpc_message *ret_message,
               struct failure *ret_failure);

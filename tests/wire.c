@@ -316,6 +316,19 @@ uint32_t wire_pack(struct wire *wire, msgpack_sbuffer *buffer, const char *metho
     return wire->last_msgid;
 }
 
+void wire_notify(struct wire *wire, const char *method, const char *params, ...)
+{
+    msgpack_sbuffer buffer;
+    va_list args;
+
+    msgpack_sbuffer_init(&buffer);
+    va_start(args, params);
+    pack_notification(&buffer, method, params, args);
+    va_end(args);
+    wire_send_bytes(wire, buffer.data, buffer.size);
+    msgpack_sbuffer_destroy(&buffer);
+}
+
 const msgpack_object *wire_call(struct wire *wire, const char *method, const char *params, ...)
 {
     va_list args;
