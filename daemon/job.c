@@ -5,6 +5,7 @@
 
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/user.h"
 #include "proto/util.h"
 
 #include <assert.h>
@@ -13,12 +14,12 @@
 
 /*
  * A new job takes at most half of what the pool has free, so that each leaves room for the next,
- * and a run at most three quarters of the pool: up to there a buddy allocator that packs blocks of
- * up to a quarter segment always finds room once the pool is empty, so a waiting run cannot wait
- * for ever.
+ * and a run at most its user's share of the pool, three quarters: up to there a buddy allocator
+ * that packs blocks of up to a quarter segment always finds room once the pool is empty, so a
+ * waiting run cannot wait for ever.  While it waits it holds nothing, for the same reason.
  */
-#define JOB_SHARE(free)      ((free) / 2)
-#define RUN_SHARE(pool_size) ((pool_size) / 4 * 3)
+#define JOB_SHARE(free) ((free) / 2)
+_Static_assert(LIMIT_USER_POOL <= 75, "a run of a user's whole share fits an empty pool");
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -112,8 +113,10 @@ static int job_init(struct job *job, const struct job_request *request, struct f
         return r;
     }
     if (job_slots_take(server->job_slots, op_index, params, &job->slot) < 0) {
-        return fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
-                    LIMIT_JOB_SLOTS);
+        fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
+             LIMIT_JOB_SLOTS);
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return failure_add_limit(ret_failure, "job_slots", LIMIT_JOB_SLOTS, LIMIT_JOB_SLOTS);
     }
     job->flow.priority = options->priority;
     job->tail = options->tail;
@@ -135,6 +138,7 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
         return fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory");
     }
     job->session = request->session;
+    job->user = session_user(request->session);
     job->server = session_server(request->session);
     job->stop_seq = UINT64_MAX;
     int r = job_init(job, request, ret_failure);
@@ -142,9 +146,18 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
         free(job);
         return r;
     }
+    user_add_job(job->user);
     server_add_job(job->server, job);
     *ret_job = job;
     return 0;
+}
+
+static void release_fold(struct job *job)
+{
+    pool_release(job->server->pool, &job->fold);
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        pool_release(job->server->pool, &job->out[i]);
+    }
 }
 
 void job_destroy(struct job *job)
@@ -160,10 +173,9 @@ void job_destroy(struct job *job)
         push_release(&job->pushes[i], &job->shape, server->pool);
     }
     free(job->pushes);
-    pool_release(server->pool, &job->fold);
-    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        pool_release(server->pool, &job->out[i]);
-    }
+    release_fold(job);
+    job->user->pool_size -= job->pool_size;
+    user_drop_job(&server->users, job->user);
     server_room_came(server);
     job_slots_give(server->job_slots, job->slot);
     server_remove_job(server, job);
@@ -176,7 +188,7 @@ static int lease_fold(struct job *job)
 {
     struct pool *pool = job->server->pool;
 
-    if (job->shape.leaf == 0 || job->fold.base != NULL) {
+    if (job->shape.leaf == 0) {
         return 0;
     }
     int r = pool_lease(pool, 2 * MANIFEST_PARTIAL_SIZE, &job->fold);
@@ -184,12 +196,16 @@ static int lease_fold(struct job *job)
         r = pool_lease(pool, job->out_size[i], &job->out[i]);
     }
     if (r < 0) {
-        pool_release(pool, &job->fold);
-        for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-            pool_release(pool, &job->out[i]);
-        }
+        release_fold(job);
     }
     return r;
+}
+
+/* All that the job will ever lease, which is what the pool lends more of than before. */
+static void charge(struct job *job, size_t used_before)
+{
+    job->pool_size = pool_used(job->server->pool) - used_before;
+    job->user->pool_size += job->pool_size;
 }
 
 static int make_window(struct job *job, uint32_t window, uint64_t n_records)
@@ -237,42 +253,73 @@ static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_
     return window * total;
 }
 
+/* Nothing smaller would do: is it the pool that is full, or the user's share of it? */
+static int refuse_window(const struct job *job, uint64_t wanted, struct failure *ret_failure)
+{
+    const struct user *user = job->user;
+    size_t size = pool_size(job->server->pool);
+
+    if (wanted > user_pool_room(user, size)) {
+        fail(ret_failure, STATUS_QUOTA, NULL,
+             "your jobs and runs hold %llu bytes of the pool, of %llu that one user may have; end "
+             "some, or read their results",
+             (unsigned long long)user->pool_size, (unsigned long long)user_pool_share(size));
+        failure_add_limit(ret_failure, "user_pool", user->pool_size, user_pool_share(size));
+    } else {
+        fail(ret_failure, STATUS_BUSY, NULL,
+             "the pool has no room for a push of this op now; try again later");
+    }
+    ret_failure->retry_ms = SERVER_RETRY_MS;
+    return -(int)ret_failure->status;
+}
+
+/* Halve max_push down to its least, then the window, until the window has its memory. */
+static int shrink_to_fit(struct job *job, uint32_t window, uint64_t size,
+                         struct failure *ret_failure)
+{
+    const struct pool *pool = job->server->pool;
+    uint64_t room = user_pool_room(job->user, pool_size(pool));
+    uint64_t share = MIN(JOB_SHARE(pool_size(pool) - pool_used(pool)), room);
+
+    for (;;) {
+        uint64_t n_records = push_records(job, size);
+        uint64_t wanted = window_pool_size(job, window, n_records);
+
+        /* The last try may take more than half: one push of few large records. */
+        if ((wanted <= share || (window == 1 && wanted <= room)) &&
+            make_window(job, window, n_records) == 0) {
+            job->max_records = (uint32_t)n_records;
+            return 0;
+        }
+        if (size > LIMIT_PUSH_LEAST && n_records > push_records(job, 1)) {
+            size = MAX(size / 2, (uint64_t)LIMIT_PUSH_LEAST);
+        } else if (window > 1) {
+            window /= 2;
+        } else {
+            return refuse_window(job, wanted, ret_failure);
+        }
+    }
+}
+
 int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure)
 {
-    const struct pool *pool = job->server->pool;
-    uint64_t share = JOB_SHARE(pool_size(pool) - pool_used(pool));
+    size_t used = pool_used(job->server->pool);
     uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH_DEFAULT;
 
-    if (lease_fold(job) == 0) {
-        for (;;) {
-            uint64_t n_records = push_records(job, size);
-
-            /* The last try may take more than its share: one push of few large records. */
-            if (window_pool_size(job, window, n_records) <= share || window == 1) {
-                if (make_window(job, window, n_records) == 0) {
-                    job->max_records = (uint32_t)n_records;
-                    return 0;
-                }
-            }
-            if (size > LIMIT_PUSH_LEAST && n_records > push_records(job, 1)) {
-                size = MAX(size / 2, (uint64_t)LIMIT_PUSH_LEAST);
-            } else if (window > 1) {
-                window /= 2;
-            } else {
-                break;
-            }
-        }
+    if (lease_fold(job) < 0) {
+        return refuse_window(job, 0, ret_failure);
     }
-    fail(ret_failure, STATUS_BUSY, NULL,
-         "the pool has no room for a push of this op now; try again later");
-    ret_failure->retry_ms = SERVER_RETRY_MS;
-    return -STATUS_BUSY;
+    int r = shrink_to_fit(job, window, size, ret_failure);
+    charge(job, used);
+    return r;
 }
 
 int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failure)
 {
+    struct pool *pool = job->server->pool;
+    size_t used = pool_used(pool);
     uint32_t piece_records;
     uint64_t size;
     int r = push_plan(&job->shape, n_records, &piece_records, &size, ret_failure);
@@ -280,19 +327,22 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
     if (r < 0) {
         return r;
     }
-    uint64_t share = RUN_SHARE(pool_size(job->server->pool));
+    uint64_t share = user_pool_share(pool_size(pool));
     if (size > share) {
-        return fail(ret_failure, STATUS_TOO_BIG, "data",
-                    "this run needs %llu bytes of the pool and may have %llu; use a job",
-                    (unsigned long long)size, (unsigned long long)share);
+        fail(ret_failure, STATUS_TOO_BIG, "data",
+             "this run needs %llu bytes of the pool and may have %llu; use a job",
+             (unsigned long long)size, (unsigned long long)share);
+        return failure_add_limit(ret_failure, "user_pool", size, share);
     }
-    if (job->pushes == NULL && make_window(job, 1, 0) < 0) {
+    if (size > user_pool_room(job->user, pool_size(pool)) ||
+        (job->pushes == NULL && make_window(job, 1, 0) < 0) || lease_fold(job) < 0) {
         return JOB_NO_ROOM;
     }
-    if (lease_fold(job) < 0 ||
-        push_lease(&job->pushes[0], &job->shape, job->server->pool, n_records, piece_records) < 0) {
+    if (push_lease(&job->pushes[0], &job->shape, pool, n_records, piece_records) < 0) {
+        release_fold(job);
         return JOB_NO_ROOM;
     }
+    charge(job, used);
     return 0;
 }
 

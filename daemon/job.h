@@ -26,11 +26,13 @@
 
 struct server;
 struct session;
+struct user;
 
 struct job {
     struct flow flow; /* in the scheduler while it has work */
     struct server *server;
     struct session *session;     /* NULL: its connection is gone */
+    struct user *user;           /* who is charged for it, to its very end */
     struct job *next, *previous; /* of the server's jobs */
 
     uint64_t id;    /* 0: a run, which no client can name */
@@ -71,6 +73,7 @@ struct job {
 
     uint32_t n_chunks;   /* at the device */
     uint32_t n_messages; /* in the writer, referring to its memory */
+    uint64_t pool_size;  /* bytes leased for it and charged to its user */
     bool has_said_done;
 };
 
@@ -92,8 +95,8 @@ int job_create(const struct job_request *request, struct job **ret_job,
 void job_destroy(struct job *job);
 
 /*
- * Lease memory for a job's window, shrinking first max_push, then the window, to what the pool has.
- * BUSY if there is no room for a single push of the least size.
+ * Lease memory for a job's window, shrinking first max_push, then the window, to what the pool has
+ * and its user may have.  BUSY or QUOTA if that is less than a single push of the least size.
  */
 int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure);

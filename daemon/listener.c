@@ -108,6 +108,21 @@ static void pause_accepting(struct server *server, const char *reason)
     uv_timer_start(&server->listener.pause, on_pause_over, PAUSE_MS, 0);
 }
 
+/* One too many is closed without a word: there is no request yet that could be answered. */
+static void welcome(struct server *server, int fd)
+{
+    int r = server->n_sessions < LIMIT_SESSIONS ? session_create(server, fd) : -EUSERS;
+
+    if (r == -EUSERS || r == -EDQUOT) {
+        log_debug("a connection was refused: %u are open%s", server->n_sessions,
+                  r == -EDQUOT ? ", too many of them its user's" : "");
+        server->stats.sessions_refused++;
+    }
+    if (r < 0) {
+        close(fd);
+    }
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct server *server = poll->data;
@@ -123,13 +138,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             }
             return;
         }
-        if (server->n_sessions >= LIMIT_SESSIONS) {
-            log_debug("a connection was refused: %d are open", LIMIT_SESSIONS);
-            server->stats.sessions_refused++;
-            close(fd);
-        } else if (session_create(server, fd) < 0) {
-            close(fd);
-        }
+        welcome(server, fd);
     }
 }
 

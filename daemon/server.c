@@ -362,7 +362,7 @@ static void server_finish(struct server *server)
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
-    assert(server->jobs == NULL);
+    assert(server->jobs == NULL && server->users == NULL);
     job_slots_destroy(server->job_slots);
     pool_destroy(server->pool);
 }

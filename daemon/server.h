@@ -22,6 +22,7 @@
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
 #include "daemon/session.h"
+#include "daemon/user.h"
 
 #include <uv.h>
 
@@ -50,6 +51,7 @@ struct server {
     struct job *jobs;
     uint64_t last_job_id;
 
+    struct user *users;
     struct session *sessions;
     uint32_t n_sessions;
     struct session *dirty;         /* to flush at the end of this turn */

@@ -10,6 +10,7 @@
 #include "daemon/handlers.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/user.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ struct session {
     struct session_links links;
     enum session_state state;
     int fd;
-    uid_t uid;
+    struct user *user;
     uv_poll_t poll;
     int polled; /* the events asked for now; -1 = not started */
     struct reader *reader;
@@ -153,6 +154,9 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
 
     if (incoming->is_refused || !is_call(guard)) {
         return -EPROTO;
+    }
+    if (incoming->arrived_ns == 0) {
+        incoming->arrived_ns = now_ns();
     }
     if (guard->payload_index == 0) {
         incoming->first_size = guard->payload_size;
@@ -429,8 +433,8 @@ void session_queue_error(struct session *session, uint32_t msgid, const struct f
     struct answer answer;
 
     session->server->stats.errors_total++;
-    log_debug("session of uid %u: %s: %s", (unsigned)session->uid, status_name(failure->status),
-              failure->message);
+    log_debug("session of uid %u: %s: %s", (unsigned)session->user->uid,
+              status_name(failure->status), failure->message);
     rpc_pack_error(answer_begin(&answer), msgid, failure, session->wants_structured);
     answer_send(&answer, session);
 }
@@ -449,7 +453,8 @@ void session_check_time(struct session *session, uint64_t now)
 
     if (!writer_is_empty(session->writer) && now - session->sent_ns > LIMIT_SLOW_READER * ms) {
         session->server->stats.sessions_broken++;
-        log_debug("session of uid %u ended: it does not read its answers", (unsigned)session->uid);
+        log_debug("session of uid %u ended: it does not read its answers",
+                  (unsigned)session->user->uid);
         session_close(session);
         return;
     }
@@ -459,7 +464,8 @@ void session_check_time(struct session *session, uint64_t now)
                now - session->received_ns > LIMIT_HALF_MESSAGE * ms) {
         /* At once, whatever it has not read: what it holds of the pool is others' by now. */
         session->server->stats.sessions_broken++;
-        log_debug("session of uid %u ended: half a message, then silence", (unsigned)session->uid);
+        log_debug("session of uid %u ended: half a message, then silence",
+                  (unsigned)session->user->uid);
         session_close(session);
     }
 }
@@ -471,6 +477,9 @@ static void session_free(struct session *session)
     writer_destroy(session->writer);
     reader_destroy(session->reader);
     close_fd(&session->fd);
+    if (session->user != NULL) {
+        user_leave(&session->server->users, session->user);
+    }
     free(session);
 }
 
@@ -489,8 +498,10 @@ int session_create(struct server *server, int fd)
     session->polled = -1;
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
-    session->uid = peer.uid;
-    int r = reader_create(&session->reader, GUARD_SERVER, &callbacks, session);
+    int r = user_join(&server->users, peer.uid, &session->user);
+    if (r == 0) {
+        r = reader_create(&session->reader, GUARD_SERVER, &callbacks, session);
+    }
     if (r == 0) {
         r = writer_create(&session->writer);
     }
@@ -537,7 +548,7 @@ void session_break(struct session *session, const char *reason)
     }
     session->state = SESSION_BROKEN;
     session->server->stats.sessions_broken++;
-    log_debug("session of uid %u ended: %s", (unsigned)session->uid, reason);
+    log_debug("session of uid %u ended: %s", (unsigned)session->user->uid, reason);
     server_mark_dirty(session->server, session); /* the flush closes it */
 }
 
@@ -553,9 +564,14 @@ struct incoming *session_incoming(struct session *session)
     return &session->incoming;
 }
 
+struct user *session_user(const struct session *session)
+{
+    return session->user;
+}
+
 uid_t session_uid(const struct session *session)
 {
-    return session->uid;
+    return session->user->uid;
 }
 
 bool session_wants_structured(const struct session *session)

@@ -22,12 +22,14 @@
 
 struct server;
 struct session;
+struct user;
 
 /* A message whose payloads are being received: what the handlers keep between its payloads. */
 struct incoming {
     bool is_begun;   /* its first payload's header was handled */
     bool is_refused; /* failure says why; the rest is drained and the message answered with it */
     struct failure failure;
+    uint64_t arrived_ns; /* its first payload's header */
     struct job *job;
     struct push *push;
     uint32_t n_payloads;
@@ -35,7 +37,8 @@ struct incoming {
     uint64_t n_records;
 };
 
-/* Take over a freshly accepted descriptor.  0 or -errno (fd stays the caller's). */
+/* Take over a freshly accepted descriptor.  0 or -errno (fd stays the caller's); -EDQUOT: its user
+ * has too many. */
 int session_create(struct server *server, int fd);
 /* The connection is over: jobs are orphaned, memory goes when libuv lets go. */
 void session_close(struct session *session);
@@ -44,6 +47,7 @@ void session_break(struct session *session, const char *reason);
 
 struct server *session_server(const struct session *session);
 struct incoming *session_incoming(struct session *session);
+struct user *session_user(const struct session *session);
 uid_t session_uid(const struct session *session);
 bool session_wants_structured(const struct session *session);
 void session_set_structured(struct session *session, bool wants_structured);

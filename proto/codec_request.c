@@ -18,7 +18,9 @@ static int unpack_op(const struct field *field, const msgpack_object *value, voi
     static const struct field name = {.type = FIELD_NAME, FIELD_AT(struct msg_op, name)};
 
     if (value->type == MSGPACK_OBJECT_ARRAY) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "chains are not in this version");
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL,
+                    "chains are not in this version; run one op after the other, each on the "
+                    "output of the one before");
     }
     return fields_unpack_value(&name, value, (uint8_t *)whole + field->offset, ret_failure);
 }

@@ -18,6 +18,11 @@
     X(DEVICES, "devices", 32, "devices", "bits of a set; twice what one machine is sold with")     \
     X(SESSIONS, "sessions", 512, "connections",                                                    \
       "descriptors of the front end, all users together")                                          \
+    X(USER_SESSIONS, "user_sessions", 384, "connections",                                          \
+      "of one user: three quarters, so that others get in")                                        \
+    X(USER_JOBS, "user_jobs", 768, "jobs", "of one user, runs included: likewise")                 \
+    X(USER_POOL, "user_pool", 75, "percent",                                                       \
+      "of the pool for one user, with what arrives and what nobody reads: likewise")               \
     X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \
     X(JOB_SLOTS, "job_slots", 1024, "jobs",                                                        \
       "the job-block memfd that workers read parameters from")                                     \

@@ -183,6 +183,9 @@ uint32_t rpc_bin_header(uint64_t size, uint8_t ret_header[RPC_BIN_HEADER_MAX])
 static const struct field details_fields[] = {
     {"field", FIELD_TEXT, FIELD_AT(struct failure, field), .flags = FIELD_SPARSE},
     {"retry_ms", FIELD_UNSIGNED, FIELD_AT(struct failure, retry_ms), .flags = FIELD_SPARSE},
+    {"limit", FIELD_TEXT, FIELD_AT(struct failure, limit), .flags = FIELD_SPARSE},
+    {"used", FIELD_UNSIGNED, FIELD_AT(struct failure, used), .flags = FIELD_SPARSE},
+    {"max", FIELD_UNSIGNED, FIELD_AT(struct failure, max), .flags = FIELD_SPARSE},
 };
 static const struct field_table details = FIELD_TABLE("key", false, struct failure, details_fields);
 

@@ -47,7 +47,7 @@ void rpc_pack_result(msgpack_packer *packer, uint32_t msgid);
 
 /*
  * A whole error response.  is_structured false: the string "NAME: message"; true:
- * [name, message, {field, retry_ms}].
+ * [name, message, {field, retry_ms, limit, used, max}].
  */
 void rpc_pack_error(msgpack_packer *packer, uint32_t msgid, const struct failure *failure,
                     bool is_structured);

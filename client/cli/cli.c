@@ -48,6 +48,7 @@ int cli_failure(const struct gpupipe *gpupipe, const struct failure *failure)
     cli_error("%s: %s", status_name(failure->status), failure->message);
     switch (failure->status) {
     case STATUS_BUSY:
+    case STATUS_QUOTA:
         return CLI_BUSY;
     case STATUS_DEADLINE:
         return CLI_DEADLINE;

@@ -381,8 +381,9 @@ static int open_job(struct run *run)
     while (gpupipe_job_open(run->gpupipe, &run->request, &run->job, &failure) < 0) {
         uint32_t wait_ms = failure.retry_ms == 0 ? backoff_ms : failure.retry_ms;
 
-        if (failure.status != STATUS_BUSY || run->args.is_impatient ||
-            gpupipe_is_lost(run->gpupipe)) {
+        bool may_pass = failure.status == STATUS_BUSY || failure.retry_ms > 0;
+
+        if (!may_pass || run->args.is_impatient || gpupipe_is_lost(run->gpupipe)) {
             return cli_failure(run->gpupipe, &failure);
         }
         /* Ends early if the daemon goes away, and a signal ends the program. */

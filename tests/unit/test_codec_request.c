@@ -268,7 +268,8 @@ static const struct refusal refusals[] = {
     {RUN, "['copy', {}, {}, [[1, 0, 64]]]", STATUS_INVALID_PARAM, "data",
      "parameter \"data\": rings are not in this version"},
     {OPEN, "[[['copy', {}]]]", STATUS_INVALID_PARAM, "op",
-     "parameter \"op\": chains are not in this version"},
+     "parameter \"op\": chains are not in this version; run one op after the other, each on the "
+     "output of the one before"},
     {JOB, "[1, 2]", STATUS_INVALID_PARAM, "", "2 parameters are more than 1"},
 };
 
