@@ -123,6 +123,21 @@ static int handle_device_list(struct session *session, const struct rpc_message 
     return answer_send(&answer, session);
 }
 
+static int handle_events_subscribe(struct session *session, const struct rpc_message *message,
+                                   struct failure *ret_failure)
+{
+    struct answer answer;
+    struct msg_subscribe subscribe;
+    int r = codec_unpack_subscribe(&message->params, &subscribe, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    session_subscribe(session, &subscribe);
+    codec_pack_empty_result(answer_begin(&answer), message->msgid);
+    return answer_send(&answer, session);
+}
+
 static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_HELLO] = {.handle = handle_hello},
     [METHOD_PING] = {.handle = handle_ping},
@@ -142,6 +157,7 @@ static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_JOB_LIST] = {.handle = handle_job_list},
     [METHOD_STATS] = {.handle = handle_stats},
     [METHOD_DEVICE_LIST] = {.handle = handle_device_list},
+    [METHOD_EVENTS_SUBSCRIBE] = {.handle = handle_events_subscribe},
 };
 
 const struct handler *handler_for(enum method method)

@@ -11,6 +11,7 @@
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "daemon/user.h"
+#include "proto/codec.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -34,17 +35,35 @@ struct session {
     struct reader *reader;
     struct writer *writer;
     bool wants_structured;
+    uint32_t events;      /* set of the kinds that it subscribed to */
+    uint64_t events_lost; /* since the last that it was told */
     bool is_socket_full;
-    uint32_t n_unread; /* answers without payload in the writer */
+    bool is_paused; /* the reader stopped between two messages that may both be here */
     struct incoming incoming;
 
-    uint64_t received; /* reader_received() and writer_sent() when they last moved ... */
+    uint64_t received; /* reader_received() and writer_sent() when they last moved */
     uint64_t sent;
-    uint64_t received_ns; /* ... and when that was */
-    uint64_t sent_ns;
+    uint64_t sent_ns; /* when that was */
+
+    /* What half a message's time is measured from: its begin, or when it last got on. */
+    bool is_within;         /* half a message */
+    bool has_ended_message; /* since the last look */
+    uint64_t progress;      /* reader_received() then */
+    uint64_t progress_ns;
 };
 
 static void update_poll(struct session *session);
+
+static bool is_read_by_client(const struct session *session)
+{
+    return writer_memory(session->writer) < LIMIT_UNREAD;
+}
+
+static bool may_read(const struct session *session)
+{
+    return session->state == SESSION_OPEN && !session->links.is_waiting &&
+           is_read_by_client(session);
+}
 
 /* ---- incoming messages ---------------------------------------------------------------------- */
 
@@ -243,7 +262,11 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
     } else if (r < 0) {
         refuse_notification(session, guard, head, size, &failure);
     }
-    return session->state == SESSION_OPEN ? 0 : -ECANCELED;
+    session->has_ended_message = true;
+    if (session->state != SESSION_OPEN) {
+        return -ECANCELED;
+    }
+    return is_read_by_client(session) ? 0 : 1;
 }
 
 static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)
@@ -266,20 +289,32 @@ static const struct reader_callbacks callbacks = {
 
 /* ---- reading and writing -------------------------------------------------------------------- */
 
-static void after_read(struct session *session, int outcome)
+/* The end of a message, or a good deal of it, buys more time. */
+static void note_progress(struct session *session)
 {
     uint64_t received = reader_received(session->reader);
 
     session->server->stats.bytes_in += received - session->received;
-    if (received != session->received) {
-        session->received = received;
-        session->received_ns = now_ns();
+    session->received = received;
+    if (!session->is_within || session->has_ended_message ||
+        received - session->progress >= LIMIT_HALF_MESSAGE_LEAST) {
+        session->progress = received;
+        session->progress_ns = now_ns();
     }
+    session->is_within = reader_is_within(session->reader);
+    session->has_ended_message = false;
+}
+
+static void after_read(struct session *session, int outcome)
+{
+    note_progress(session);
+    session->is_paused = outcome == READER_PAUSED;
     if (session_is_timed(session)) {
         server_need_tick(session->server);
     }
     switch (outcome) {
     case READER_BUDGET:
+    case READER_PAUSED:
         server_mark_again(session->server, session);
         break;
     case READER_IDLE:
@@ -293,12 +328,6 @@ static void after_read(struct session *session, int outcome)
         return;
     }
     update_poll(session);
-}
-
-static bool may_read(const struct session *session)
-{
-    return session->state == SESSION_OPEN && !session->links.is_waiting &&
-           session->n_unread < LIMIT_UNREAD;
 }
 
 static void read_some(struct session *session)
@@ -388,6 +417,9 @@ void session_flush(struct session *session)
         return;
     }
     session->is_socket_full = r == 0;
+    if (session->is_paused && may_read(session)) {
+        server_mark_again(session->server, session);
+    }
     if (session_is_timed(session)) {
         server_need_tick(session->server);
     }
@@ -403,19 +435,11 @@ void session_queue(struct session *session, struct writer_message *message)
     server_mark_dirty(session->server, session);
 }
 
-static void on_head_sent(void *arg, bool is_sent)
-{
-    struct session *session = arg;
-
-    (void)is_sent;
-    session->n_unread--;
-}
-
 void session_queue_head(struct session *session, const msgpack_sbuffer *head)
 {
     struct writer_message *message;
 
-    if (writer_begin(&message, on_head_sent, session) < 0) {
+    if (writer_begin(&message, NULL, NULL) < 0) {
         session_break(session, "out of memory for an answer");
         return;
     }
@@ -424,8 +448,34 @@ void session_queue_head(struct session *session, const msgpack_sbuffer *head)
         session_break(session, "out of memory for an answer");
         return;
     }
-    session->n_unread++;
     session_queue(session, message);
+}
+
+void session_subscribe(struct session *session, const struct msg_subscribe *subscribe)
+{
+    session->events = 0;
+    for (uint32_t i = 0; i < subscribe->n_kinds; i++) {
+        session->events |= 1u << subscribe->kinds[i];
+    }
+}
+
+void session_queue_event(struct session *session, const struct msg_event *event)
+{
+    struct msg_event told = *event;
+    struct answer answer;
+
+    if (session->state != SESSION_OPEN || !(session->events & 1u << event->kind)) {
+        return;
+    }
+    if (!is_read_by_client(session)) {
+        session->events_lost++;
+        session->server->stats.events_lost++;
+        return;
+    }
+    told.lost = session->events_lost;
+    session->events_lost = 0;
+    codec_pack_event(answer_begin(&answer), &told);
+    answer_send(&answer, session);
 }
 
 void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure)
@@ -459,12 +509,12 @@ void session_check_time(struct session *session, uint64_t now)
         return;
     }
     if (!may_read(session)) {
-        session->received_ns = now; /* the pause is ours */
-    } else if (reader_is_within(session->reader) &&
-               now - session->received_ns > LIMIT_HALF_MESSAGE * ms) {
+        session->progress = session->received; /* the pause is ours */
+        session->progress_ns = now;
+    } else if (session->is_within && now - session->progress_ns > LIMIT_HALF_MESSAGE * ms) {
         /* At once, whatever it has not read: what it holds of the pool is others' by now. */
         session->server->stats.sessions_broken++;
-        log_debug("session of uid %u ended: half a message, then silence",
+        log_debug("session of uid %u ended: half a message, then next to nothing",
                   (unsigned)session->user->uid);
         session_close(session);
     }

@@ -5,9 +5,9 @@
  *     BROKEN   the stream is out of step or a limit was broken: what waits is sent, nothing is read
  *     CLOSING  its descriptor is closed as soon as libuv lets go
  *
- * Reading pauses while the pool has no room for a run, and while more small answers wait than
- * LIMIT_UNREAD: a client that does not read is not read from.  Results hold their credits and
- * need no such bound.
+ * Reading pauses while the pool has no room for a run, and while answers that wait take more memory
+ * than LIMIT_UNREAD: a client that does not read is not read from.  Their outputs lie in the pool,
+ * charged to its user.
  *
  * Thread: the front end's loop.
  */
@@ -56,6 +56,10 @@ void session_set_structured(struct session *session, bool wants_structured);
 void session_queue(struct session *session, struct writer_message *message);
 /* Queue a message that is all head. */
 void session_queue_head(struct session *session, const msgpack_sbuffer *head);
+/* Tell of an event, if the client subscribed to its kind and reads what it gets. */
+void session_queue_event(struct session *session, const struct msg_event *event);
+/* From now on, events of these kinds. */
+void session_subscribe(struct session *session, const struct msg_subscribe *subscribe);
 /* Answer a request with an error. */
 void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure);
 

@@ -247,6 +247,16 @@ static const struct field job_fields[] = {
 static const struct field_table job_params =
     FIELD_TABLE("parameter", true, struct msg_job, job_fields);
 
+static const struct field event_kind = {"", FIELD_WORD, .size = sizeof(uint32_t),
+                                        FIELD_WORDS(event_names)};
+
+static const struct field subscribe_fields[] = {
+    {"kinds", FIELD_LIST, FIELD_EACH(struct msg_subscribe, kinds, n_kinds), .flags = FIELD_REQUIRED,
+     .item = &event_kind},
+};
+static const struct field_table subscribe_params =
+    FIELD_TABLE("parameter", true, struct msg_subscribe, subscribe_fields);
+
 static const struct field job_list_fields[] = {
     {"options", FIELD_MAP, .table = &job_list_options},
 };
@@ -283,6 +293,12 @@ int codec_unpack_job_push(const msgpack_object_array *params, struct msg_job_pus
                           struct failure *ret_failure)
 {
     return fields_unpack_params(&job_push_params, params, ret, ret_failure);
+}
+
+int codec_unpack_subscribe(const msgpack_object_array *params, struct msg_subscribe *ret,
+                           struct failure *ret_failure)
+{
+    return fields_unpack_params(&subscribe_params, params, ret, ret_failure);
 }
 
 uint64_t codec_peek_job(const msgpack_object_array *params)
@@ -362,4 +378,9 @@ void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid)
 void codec_pack_device_list(msgpack_packer *packer, uint32_t msgid)
 {
     rpc_pack_request(packer, msgid, METHOD_DEVICE_LIST, 0);
+}
+
+void codec_pack_subscribe(msgpack_packer *packer, uint32_t msgid, const struct msg_subscribe *msg)
+{
+    pack_request(packer, msgid, METHOD_EVENTS_SUBSCRIBE, &subscribe_params, msg);
 }

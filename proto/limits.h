@@ -38,9 +38,12 @@
     X(PARAMS, "params", 16, "parameters", "of an op")                                              \
     X(PARAM_BYTES, "param_bytes", 192, "bytes", "packed parameters: one slot of the job block")    \
     X(JOBS_LISTED, "jobs_listed", 256, "jobs", "one job.list: it stays within head and elements")  \
-    X(UNREAD, "unread", 256, "answers",                                                            \
-      "small answers that wait; then the connection is not read")                                  \
-    X(HALF_MESSAGE, "half_message_ms", 10000, "ms", "silence within a message, then disconnected") \
+    X(UNREAD, "unread", 262144, "bytes",                                                           \
+      "answers that wait, outputs aside; then the connection is not read, and loses events")       \
+    X(HALF_MESSAGE, "half_message_ms", 10000, "ms",                                                \
+      "without the end of a message or half_message_least of it, then disconnected")               \
+    X(HALF_MESSAGE_LEAST, "half_message_least", 65536, "bytes",                                    \
+      "a trickle must not hold the memory of a payload")                                           \
     X(SLOW_READER, "slow_reader_ms", 30000, "ms",                                                  \
       "answers waiting and not read, then disconnected")                                           \
     X(DRAIN, "drain_ms", 10000, "ms", "after SIGTERM: what is in flight may finish")

@@ -22,7 +22,8 @@
     X(JOB_CANCEL, "job.cancel", 1, 1, -1)                                                          \
     X(JOB_LIST, "job.list", 0, 1, -1)                                                              \
     X(STATS, "stats", 0, 0, -1)                                                                    \
-    X(DEVICE_LIST, "device.list", 0, 0, -1)
+    X(DEVICE_LIST, "device.list", 0, 0, -1)                                                        \
+    X(EVENTS_SUBSCRIBE, "events.subscribe", 1, 1, -1)
 
 enum method {
 #define X(name, wire, least, most, payload) METHOD_##name,
@@ -34,6 +35,7 @@ enum method {
 /* Notifications that the server sends. */
 #define NOTIFY_JOB_RESULT "job.result"
 #define NOTIFY_JOB_DONE   "job.done"
+#define NOTIFY_EVENT      "event"
 
 struct method_row {
     const char *name;
