@@ -16,8 +16,9 @@
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
-#define PAUSE_MS        100 /* until descriptors may be free again */
-#define ACCEPTS_AT_ONCE 32  /* then other sockets have their turn */
+#define PAUSE_MS        100                         /* until descriptors may be free again */
+#define WARN_NS         (60 * UINT64_C(1000000000)) /* from one warning of it to the next */
+#define ACCEPTS_AT_ONCE 32                          /* then other sockets have their turn */
 
 #define SYSTEM_SOCKET "/run/gpupiped/rpc.sock"
 #define USER_SOCKET   "gpupiped/rpc.sock" /* in $XDG_RUNTIME_DIR */
@@ -103,9 +104,15 @@ static void on_pause_over(uv_timer_t *timer)
 /* Out of descriptors or memory: the waiting client would wake the loop again and again. */
 static void pause_accepting(struct server *server, const char *reason)
 {
-    log_warning("not accepting connections for %d ms: %s", PAUSE_MS, reason);
-    uv_poll_stop(&server->listener.poll);
-    uv_timer_start(&server->listener.pause, on_pause_over, PAUSE_MS, 0);
+    struct listener *listener = &server->listener;
+    uint64_t now = now_ns();
+
+    if (listener->warned_ns == 0 || now - listener->warned_ns > WARN_NS) {
+        listener->warned_ns = now;
+        log_warning("not accepting connections until some are closed: %s", reason);
+    }
+    uv_poll_stop(&listener->poll);
+    uv_timer_start(&listener->pause, on_pause_over, PAUSE_MS, 0);
 }
 
 /* One too many is closed without a word: there is no request yet that could be answered. */
