@@ -6,9 +6,10 @@
  * copying and never while op code runs.
  *
  * A table is what one thread runs at once: normally one work.  Map chunks that are narrower than
- * the op's min_parallel are taken together, as long as they follow each other in the queue and have
- * the same op and parameters, until they are wide enough: sixteen 4 KiB blocks of sixteen pushes
- * fill the lanes of one sha256 call.  A chunk that is wide enough alone stays for another thread.
+ * the op's min_parallel, or soon done, are taken together, as long as they follow each other in the
+ * queue and have the same op and parameters, until they are neither: sixteen 4 KiB blocks of
+ * sixteen pushes fill the lanes of one sha256 call, and to wake a thread and read its clocks takes
+ * longer than to copy 1 KiB.  Any other stays for another thread.
  *
  * States of a thread: idle (waits on has_work), busy (runs a table), ended (is_closing was seen).
  *
@@ -28,6 +29,9 @@
 #define DEPTH_LEAST 64u
 #define TABLE_SIZE  32u
 
+/* A table that is expected to take less than this takes more: about what a wake-up costs. */
+#define TABLE_NS 5000u
+
 struct fifo {
     struct device_work *works; /* a ring of depth places */
     uint32_t head;
@@ -43,6 +47,14 @@ struct table {
     struct device_work works[TABLE_SIZE];
     uint32_t n;
     uint64_t n_records;
+    uint64_t n_bytes; /* of first inputs */
+};
+
+/* How fast the last table went: what to expect of the next that is like it. */
+struct pace {
+    uint32_t op;
+    uint8_t params[LIMIT_PARAM_BYTES];
+    uint64_t ns_per_kib;
 };
 
 struct cpu_threads {
@@ -56,6 +68,7 @@ struct cpu_threads {
     struct finished *finished; /* a ring of PRIORITY_COUNT * depth places: never full */
     uint32_t finished_head;
     uint32_t n_finished;
+    struct pace pace;
     uint32_t n_idle;
     bool is_closing;
 
@@ -155,24 +168,44 @@ static void move_to_table(struct cpu_threads *threads, enum priority priority, s
     struct fifo *fifo = &threads->fifos[priority];
 
     table->n_records += fifo->works[fifo->head].n_records;
+    table->n_bytes += fifo->works[fifo->head].in[0].size;
     table->works[table->n++] = fifo->works[fifo->head];
     fifo->head = (fifo->head + 1) % threads->depth;
     fifo->n--;
 }
 
-static bool is_narrow(const struct device_work *work)
+static void note_pace(struct pace *pace, const struct table *table, uint64_t took_ns)
 {
-    return work->kind == WORK_MAP && work->n_records < work->code->manifest->min_parallel;
+    pace->op = table->works[0].op;
+    memcpy(pace->params, table->works[0].params, sizeof(pace->params));
+    pace->ns_per_kib = took_ns * 1024 / MAX(table->n_bytes, UINT64_C(1));
+}
+
+static bool is_same_op(const struct device_work *work, uint32_t op, const uint8_t *params)
+{
+    return work->op == op && memcmp(work->params, params, sizeof(work->params)) == 0;
+}
+
+/* Is so much of this work's op too little for one call? */
+static bool is_little(const struct pace *pace, const struct device_work *work, uint64_t n_records,
+                      uint64_t n_bytes)
+{
+    bool is_known = is_same_op(work, pace->op, pace->params) && pace->ns_per_kib > 0;
+
+    return n_records < work->code->manifest->min_parallel ||
+           (is_known && n_bytes * pace->ns_per_kib / 1024 < TABLE_NS);
 }
 
 /* Does the next work of the queue (NULL: none) go into this table as well? */
-static bool joins(const struct table *table, const struct device_work *next)
+static bool joins(const struct cpu_threads *threads, const struct table *table,
+                  const struct device_work *next)
 {
     const struct device_work *first = &table->works[0];
 
-    return next != NULL && table->n < TABLE_SIZE && is_narrow(first) && is_narrow(next) &&
-           table->n_records < first->code->manifest->min_parallel && next->op == first->op &&
-           memcmp(next->params, first->params, sizeof(next->params)) == 0;
+    return next != NULL && table->n < TABLE_SIZE && first->kind == WORK_MAP &&
+           next->kind == WORK_MAP && is_same_op(next, first->op, first->params) &&
+           is_little(&threads->pace, first, table->n_records, table->n_bytes) &&
+           is_little(&threads->pace, next, next->n_records, next->in[0].size);
 }
 
 /* False: there is no work. */
@@ -182,9 +215,10 @@ static bool fill_table(struct cpu_threads *threads, struct table *ret_table)
         if (peek(threads, priority) != NULL) {
             ret_table->n = 0;
             ret_table->n_records = 0;
+            ret_table->n_bytes = 0;
             do {
                 move_to_table(threads, priority, ret_table);
-            } while (joins(ret_table, peek(threads, priority)));
+            } while (joins(threads, ret_table, peek(threads, priority)));
             return true;
         }
     }
@@ -212,11 +246,23 @@ static void finish_table(struct cpu_threads *threads, const struct table *table,
 {
     bool was_empty = threads->n_finished == 0;
 
+    note_pace(&threads->pace, table, common->end_ns - common->start_ns);
     for (uint32_t i = 0; i < table->n; i++) {
         finish_one(threads, &table->works[i], common);
     }
     if (was_empty && eventfd_write(threads->completion_fd, 1) < 0) {
         abort(); /* poll() resets the counter before the next first completion */
+    }
+}
+
+/* Whoever takes a table sees whether it leaves one for another thread. */
+static void wake_another(struct cpu_threads *threads)
+{
+    const struct fifo *fifos = threads->fifos;
+    uint32_t n = fifos[PRIORITY_URGENT].n + fifos[PRIORITY_NORMAL].n + fifos[PRIORITY_BULK].n;
+
+    if (n > 0 && threads->n_idle > 0) {
+        pthread_cond_signal(&threads->has_work);
     }
 }
 
@@ -229,6 +275,7 @@ static void *compute(void *arg)
     pthread_mutex_lock(&threads->lock);
     while (!threads->is_closing) {
         if (fill_table(threads, &table)) {
+            wake_another(threads);
             pthread_mutex_unlock(&threads->lock);
             common = run_table(&table);
             pthread_mutex_lock(&threads->lock);
@@ -337,9 +384,7 @@ void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *wo
         fifo->works[(fifo->head + fifo->n++) % threads->depth] = work[i];
         threads->n_in_flight[work[i].priority]++;
     }
-    for (uint32_t i = 0; i < MIN(n, threads->n_idle); i++) {
-        pthread_cond_signal(&threads->has_work);
-    }
+    wake_another(threads);
     pthread_mutex_unlock(&threads->lock);
 }
 

@@ -29,7 +29,8 @@
  * where they can still be overtaken.  Full tables for a few slots.  Not tuned. */
 #define DEPTH 64u
 
-/* Half of what a full chunk's copy takes: the stream has the next one by then. */
+/* A quarter of what a full chunk's copy takes, and others are in flight meanwhile: beside three of
+ * these, shorter naps gain less than 1 %, for up to three times the processor. */
 #define NAP_NS 40000
 /* After an urgent launch: longer than a small job lasts, short enough to waste no core. */
 #define AWAKE_NS 1000000u

@@ -3,7 +3,7 @@
  * arrays of one launch, a header beside them (parameters and table of chunks) that is filled here
  * and copied there, and the event that says that all of it is done.
  *
- * Device memory: PRIORITY_COUNT * CUDA_SLOTS slots of CUDA_SLOT_SIZE, 384 MiB, allocated once.
+ * Device memory: PRIORITY_COUNT * CUDA_SLOTS slots of CUDA_SLOT_SIZE, 624 MiB, allocated once.
  *
  * Threads: create and destroy on the control thread, all else on the data thread.
  */
@@ -13,7 +13,7 @@
 #include "cuda/device.h"
 
 #define CUDA_SLOTS     8u /* of each priority: twice what the scheduler keeps in flight of bulk */
-#define CUDA_SLOT_SIZE (16u << 20) /* three arrays of a full chunk, and narrow ones beside */
+#define CUDA_SLOT_SIZE (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
 #define CUDA_TABLE     32u         /* works of one launch */
 
 /* Lies at the start of a slot's memory; only its used part is copied. */

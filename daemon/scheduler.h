@@ -8,9 +8,9 @@
  *      more than one with a shallow one;
  *   3. a device is held back while it has as many chunks or bytes of a priority in flight as its
  *      limits allow.  Copy engines serve in arrival order whatever a stream's priority is, so what
- *      bounds an urgent job's wait is how much bulk was let in before it (4 MiB x 3-4 in flight
- *      fill the link and leave urgent p99 at 50 us; 16 in flight make it 1.6 ms).  One chunk is
- *      always let in, however large;
+ *      bounds an urgent job's wait is how much bulk was let in before it (four chunks in flight
+ *      fill the link; urgent p99 is then 0.3 ms where they are of 4 MiB, 0.6 where they are of 8;
+ *      sixteen of 4 MiB make it 1.7 ms).  One chunk is always let in, however large;
  *   4. of the devices that take the chunk, the one with the fewest bytes in flight gets it.  A flow
  *      whose chunk does not fit keeps its devices from those behind it: nobody overtakes it for
  *      being small.

@@ -30,7 +30,8 @@
     X(WINDOW_DEFAULT, "window_default", 4, "pushes", "fills the link with 4 MiB pushes")           \
     X(PUSH, "max_push", 16777216, "bytes",                                                         \
       "one array of one push: a chunk never crosses a segment")                                    \
-    X(PUSH_DEFAULT, "max_push_default", 4194304, "bytes", "the best chunk size measured")          \
+    X(PUSH_DEFAULT, "max_push_default", 4194304, "bytes",                                          \
+      "0.98 of the rate of 8 MiB, and urgent work waits half as long for it")                      \
     X(PUSH_LEAST, "max_push_least", 65536, "bytes", "below it a push costs more than its work")    \
     X(RECORD, "record", 16777216, "bytes", "one record of one array lies in one segment")          \
     X(IN, "in", 4, "arrays", "inputs of an op: the fields of a ring descriptor")                   \

@@ -46,16 +46,9 @@ void harness_launch(struct harness *harness, const char *const *options);
 /* Both. */
 #define harness_start(...)                                                                         \
     ({                                                                                             \
-        const char *const options_[] = {"--backend",                                               \
-                                        harness_backend(),                                         \
-                                        "--devices",                                               \
-                                        harness_devices(),                                         \
-                                        "--pinned-pool",                                           \
-                                        "64M",                                                     \
-                                        "--log-level",                                             \
-                                        "debug",                                                   \
-                                        ##__VA_ARGS__,                                             \
-                                        NULL};                                                     \
+        const char *const options_[] = {                                                           \
+            "--backend", harness_backend(), "--devices", harness_devices(), "--pinned-pool",       \
+            "64M",       "--log-level",     "debug",     ##__VA_ARGS__,     NULL};                 \
         struct harness *harness_ = harness_create();                                               \
         harness_launch(harness_, options_);                                                        \
         harness_;                                                                                  \
@@ -83,7 +76,8 @@ pid_t harness_worker(const struct harness *harness);
 pid_t harness_await_worker(struct harness *harness, pid_t other_than);
 /* Open descriptors of the daemon, the pool's memfds not counted. */
 unsigned harness_n_fds(const struct harness *harness);
-/* Waits until they are as many as at READY; or at harness_settle(): devices may come after READY. */
+/* Waits until they are as many as at READY; or at harness_settle(): devices may come after READY.
+ */
 void harness_check_fds(struct harness *harness);
 void harness_settle(struct harness *harness);
 unsigned harness_n_children(const struct harness *harness);

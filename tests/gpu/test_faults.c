@@ -35,13 +35,19 @@ static struct harness *create(void)
     return harness;
 }
 
-static struct harness *start(void)
+static void launch(struct harness *harness)
 {
     static const char *const options[] = {"--backend",     "cuda", "--devices", "0",
                                           "--pinned-pool", "256M", NULL};
-    struct harness *harness = create();
 
     harness_launch(harness, options);
+}
+
+static struct harness *start(void)
+{
+    struct harness *harness = create();
+
+    launch(harness);
     return harness;
 }
 
@@ -400,13 +406,13 @@ static void test_a_gpu_by_index_and_by_uuid(void)
 
 static void test_variables_that_would_break_cuda(void)
 {
-    struct harness *daemon;
+    struct harness *daemon = create(); /* looks for a GPU in an environment that does not hide it */
 
     harness_setenv("CUDA_INJECTION64_PATH", "/nowhere/lib.so");
     harness_setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere");
     harness_setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "1");
     harness_setenv("CUDA_VISIBLE_DEVICES", "7");
-    daemon = start();
+    launch(daemon);
     check_all_is_well(daemon, wire_connect(harness_socket(daemon)), 0);
 }
 

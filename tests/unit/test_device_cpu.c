@@ -194,20 +194,31 @@ static void test_priorities(void)
     }
 }
 
-static void check_widths(const uint32_t *outs, const uint32_t *expected, uint32_t n)
+struct width {
+    uint32_t least, most; /* chunks of its table */
+};
+
+static void check_widths(const uint32_t *outs, const struct width *expected, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        printf("# chunk %u ran beside %u others\n", i, (outs[i * FAKE_PARALLEL] & 0xffff) - 1);
-        CHECK_EQ(outs[i * FAKE_PARALLEL] & 0xffff, expected[i]);
+        uint32_t width = outs[i * FAKE_PARALLEL] & 0xffff;
+
+        printf("# chunk %u ran beside %u others\n", i, width - 1);
+        CHECK_GE(width, expected[i].least);
+        CHECK_LE(width, expected[i].most);
     }
 }
 
-/* Chunks of 3 records where 16 are wanted: six at once; what is wide enough runs alone. */
+/*
+ * Chunks of 3 records where 16 are wanted: six at once.  What is wide enough runs alone, or, once
+ * it is known to be quick, with its neighbours; never beside another op or other parameters.
+ */
 static void test_narrow_chunks_run_together(void)
 {
     static uint8_t in[N_MAX][FAKE_PARALLEL * FAKE_BLOCK];
     uint32_t outs[N_MAX * FAKE_PARALLEL];
-    const uint32_t expected[] = {6, 6, 6, 6, 6, 6, 2, 2, 1, 2, 2, 1, 1, 2, 2};
+    const struct width expected[] = {{6, 6}, {6, 6}, {6, 6}, {6, 6}, {6, 6}, {6, 6}, {2, 5}, {2, 5},
+                                     {1, 5}, {2, 5}, {2, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}};
     const struct fake_params other = {.add = 1};
 
     set_up();

@@ -24,7 +24,7 @@ static const struct backend {
     bool has_threads;
 } backends[] = {
     {"cpu", "\nchunk_size=1048576\n", true},
-    {"cuda", "\nchunk_size=4194304\n", false},
+    {"cuda", "\nchunk_size=8388608\n", false},
 };
 
 static const struct backend *backend(void)
