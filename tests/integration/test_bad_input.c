@@ -46,6 +46,11 @@ static const struct bad_request requests[] = {
     {"op.list", "[{name: 5}]", "INVALID_PARAM", "name"},
     {"op.list", "[{name: 'nope'}]", "UNKNOWN_OP", "nope"},
     {"job.list", "[{all: 'yes'}]", "INVALID_PARAM", "all"},
+    {"events.subscribe", "[]", "INVALID_PARAM", "events.subscribe"},
+    {"events.subscribe", "[nil]", "INVALID_PARAM", "kinds"},
+    {"events.subscribe", "['drain']", "INVALID_PARAM", "kinds"},
+    {"events.subscribe", "[[1]]", "INVALID_PARAM", "kinds"},
+    {"events.subscribe", "[['rain']]", "RANGE", "drain"},
 
     /* the op and its parameters */
     {"run", "['nope', {}, {}, [<4>]]", "UNKNOWN_OP", "nope"},
@@ -89,7 +94,9 @@ static const struct bad_request requests[] = {
     {"job.open", "['copy', {}, {max_push: 1}]", "RANGE", "max_push"},
     {"job.open", "['copy', {}, {max_push: 16777217}]", "RANGE", "max_push"},
     {"job.open", "['copy', {}, {ordered: 'no'}]", "INVALID_PARAM", "ordered"},
-    {"job.open", "[['copy', 'copy']]", "INVALID_PARAM", ""},
+    {"job.open", "[['copy', 'copy']]", "INVALID_PARAM", "one op after the other"},
+    {"job.open", "[[['copy', {}], ['sha256', {}]]]", "INVALID_PARAM", "one op after the other"},
+    {"run", "[[['copy', {}]], {}, {}, [<4>]]", "INVALID_PARAM", "one op after the other"},
 
     /* payloads */
     {"run", "['saxpy', {a: 1}, {}, [<4>]]", "INVALID_PARAM", "2"},
