@@ -7,9 +7,9 @@
  *
  * A table is what one thread runs at once: normally one work.  Map chunks that are narrower than
  * the op's min_parallel, or soon done, are taken together, as long as they follow each other in the
- * queue and have the same op and parameters, until they are neither: sixteen 4 KiB blocks of
- * sixteen pushes fill the lanes of one sha256 call, and to wake a thread and read its clocks takes
- * longer than to copy 1 KiB.  Any other stays for another thread.
+ * queue and have the same op, parameters and constants, until they are neither: sixteen 4 KiB
+ * blocks of sixteen pushes fill the lanes of one sha256 call, and to wake a thread and read its
+ * clocks takes longer than to copy 1 KiB.  Any other stays for another thread.
  *
  * States of a thread: idle (waits on has_work), busy (runs a table), ended (is_closing was seen).
  *
@@ -47,7 +47,7 @@ struct table {
     struct device_work works[TABLE_SIZE];
     uint32_t n;
     uint64_t n_records;
-    uint64_t n_bytes; /* of first inputs */
+    uint64_t n_bytes; /* as bytes_of() counts them */
 };
 
 /* How fast the last table went: what to expect of the next that is like it. */
@@ -80,13 +80,18 @@ struct cpu_threads {
 
 static struct op_chunk chunk_of(const struct device_work *work)
 {
-    struct op_chunk chunk = {.n_records = work->n_records, .tail_size = work->tail_size};
+    struct op_chunk chunk = {.n_records = work->n_records,
+                             .tail_size = work->tail_size,
+                             .varying_size = work->varying_size};
 
     for (uint32_t i = 0; i < LIMIT_IN; i++) {
         chunk.in[i] = work->in[i].base;
     }
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         chunk.out[i] = work->out[i].base;
+    }
+    for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+        chunk.consts[i] = work->consts[i].base;
     }
     return chunk;
 }
@@ -163,12 +168,18 @@ static const struct device_work *peek(const struct cpu_threads *threads, enum pr
     return fifo->n > 0 ? &fifo->works[fifo->head] : NULL;
 }
 
+/* What a work's time is in proportion to: its first input and its varying one. */
+static uint64_t bytes_of(const struct device_work *work)
+{
+    return work->in[0].size + work->varying_size;
+}
+
 static void move_to_table(struct cpu_threads *threads, enum priority priority, struct table *table)
 {
     struct fifo *fifo = &threads->fifos[priority];
 
     table->n_records += fifo->works[fifo->head].n_records;
-    table->n_bytes += fifo->works[fifo->head].in[0].size;
+    table->n_bytes += bytes_of(&fifo->works[fifo->head]);
     table->works[table->n++] = fifo->works[fifo->head];
     fifo->head = (fifo->head + 1) % threads->depth;
     fifo->n--;
@@ -204,8 +215,9 @@ static bool joins(const struct cpu_threads *threads, const struct table *table,
 
     return next != NULL && table->n < TABLE_SIZE && first->kind == WORK_MAP &&
            next->kind == WORK_MAP && is_same_op(next, first->op, first->params) &&
+           memcmp(next->const_ids, first->const_ids, sizeof(next->const_ids)) == 0 &&
            is_little(&threads->pace, first, table->n_records, table->n_bytes) &&
-           is_little(&threads->pace, next, next->n_records, next->in[0].size);
+           is_little(&threads->pace, next, next->n_records, bytes_of(next));
 }
 
 /* False: there is no work. */

@@ -3,8 +3,8 @@
  *
  * Work goes: issue() -> fifo of its priority -> slot -> stream -> poll().  A slot is one launch:
  * normally one work.  Map chunks that are narrower than the device is wide are taken together, as
- * long as they follow each other in the queue, have the same op and parameters, and fit the slot:
- * kernels take a table of chunks.
+ * long as they follow each other in the queue, have the same op, parameters and constants, and fit
+ * the slot: kernels take a table of chunks.
  *
  * What a launch of its own goes wrong with (no memory, a shape the device refuses) is its works'
  * status; what has been issued of it is still waited for.  What takes the context with it makes the
@@ -16,6 +16,7 @@
  */
 #include "cuda/cuda_pipeline.h"
 
+#include "cuda/cuda_consts.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_slots.h"
 #include "cuda/cuda_streams.h"
@@ -45,6 +46,7 @@ struct cuda_pipeline {
     struct cuda_kernels *kernels;
     struct cuda_streams *streams;
     struct cuda_slots *slots;
+    struct cuda_consts *consts;
     uint32_t n_in_flight[PRIORITY_COUNT]; /* issued and not polled */
     uint64_t urgent_ns;                   /* when urgent work was issued last */
     uint64_t end_ns;                      /* when the last launch was seen done */
@@ -107,6 +109,7 @@ static bool joins(const struct cuda_pipeline *pipeline, const struct cuda_slot *
     return slot->n_works < CUDA_TABLE && first->kind == WORK_MAP && work->kind == WORK_MAP &&
            work->op == first->op && slot->n_records < wanted && work->n_records < wanted &&
            memcmp(work->params, first->params, sizeof(work->params)) == 0 &&
+           memcmp(work->const_ids, first->const_ids, sizeof(work->const_ids)) == 0 &&
            slot->used + bytes_of(work) <= CUDA_SLOT_SIZE - CUDA_HEADER_SIZE;
 }
 
@@ -148,6 +151,7 @@ static uint64_t write_table(struct cuda_slot *slot)
 
         chunk->n_records = work->n_records;
         chunk->tail_size = work->tail_size;
+        chunk->varying_size = work->varying_size;
         for (uint32_t i = 0; i < LIMIT_IN; i++) {
             chunk->in[i] = place(&work->in[i], &at);
             largest = MAX(largest, work->in[i].size);
@@ -155,6 +159,9 @@ static uint64_t write_table(struct cuda_slot *slot)
         for (uint32_t i = 0; i < LIMIT_OUT; i++) {
             chunk->out[i] = place(&work->out[i], &at);
             largest = MAX(largest, work->out[i].size);
+        }
+        for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+            chunk->consts[i] = cuda_const_memory(slot->consts[i]);
         }
     }
     return largest;
@@ -181,6 +188,22 @@ static int copy_header(struct cuda_slot *slot, cudaStream_t stream,
     if (error == 0) {
         memcpy(&slot->on_device, slot->header, size);
         slot->on_device_size = size;
+    }
+    return error;
+}
+
+/* All works of the launch have the same. */
+static int take_consts(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
+                       cudaStream_t stream, struct cuda_trouble *ret_trouble)
+{
+    const struct device_work *work = &slot->works[0];
+    int error = 0;
+
+    for (uint32_t i = 0; i < LIMIT_CONSTS && error == 0; i++) {
+        if (work->const_ids[i] != 0) {
+            error = cuda_consts_take(pipeline->consts, work->const_ids[i], &work->consts[i], stream,
+                                     &slot->consts[i], ret_trouble);
+        }
     }
     return error;
 }
@@ -250,10 +273,14 @@ static int mark(const struct cuda_slot *slot, uint32_t i, cudaStream_t stream,
 static int issue_stages(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
                         cudaStream_t stream, struct cuda_trouble *ret_trouble)
 {
-    uint64_t largest = write_table(slot);
+    uint64_t largest = 0;
     int error = mark(slot, CUDA_COPY_IN, stream, ret_trouble);
 
     if (error == 0) {
+        error = take_consts(pipeline, slot, stream, ret_trouble);
+    }
+    if (error == 0) {
+        largest = write_table(slot);
         error = copy_in(slot, stream, ret_trouble);
     }
     if (error == 0) {
@@ -429,6 +456,9 @@ static uint32_t poll_stream(struct cuda_pipeline *pipeline, enum priority priori
         }
         if (slot->n_answered == slot->n_works) {
             cuda_stream_pop(stream);
+            for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+                cuda_const_give(slot->consts[i]);
+            }
             cuda_slots_put(pipeline->slots, priority, slot);
         }
     }
@@ -491,6 +521,9 @@ int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline
     if (error == 0) {
         error = cuda_slots_create(&pipeline->slots, ret_trouble);
     }
+    if (error == 0) {
+        error = cuda_consts_create(&pipeline->consts, ret_trouble);
+    }
     if (error < 0) {
         cuda_pipeline_destroy(pipeline);
         return error;
@@ -507,6 +540,7 @@ void cuda_pipeline_destroy(struct cuda_pipeline *pipeline)
     if (pipeline->streams != NULL) {
         cudaDeviceSynchronize(); /* an error means that nothing runs any more */
     }
+    cuda_consts_destroy(pipeline->consts);
     cuda_slots_destroy(pipeline->slots);
     cuda_streams_destroy(pipeline->streams);
     cuda_kernels_destroy(pipeline->kernels);

@@ -114,6 +114,7 @@ struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priori
         slot->n_works = 0;
         slot->n_answered = 0;
         slot->is_timed = false;
+        memset(slot->consts, 0, sizeof(slot->consts));
         slot->n_records = 0;
         slot->used = 0;
         memset(&slot->common, 0, sizeof(slot->common));

@@ -12,6 +12,8 @@
 #include "cuda/cuda_check.h"
 #include "cuda/device.h"
 
+struct cuda_const;
+
 #define CUDA_SLOTS     8u /* of each priority: twice what the scheduler keeps in flight of bulk */
 #define CUDA_SLOT_SIZE (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
 #define CUDA_TABLE     32u         /* works of one launch */
@@ -46,6 +48,7 @@ struct cuda_slot {
     uint64_t used;             /* bytes of memory that arrays take, from CUDA_HEADER_SIZE on */
     struct work_result common; /* what the results of all works have in common */
     struct work_error error;   /* and why their status is not OK */
+    struct cuda_const *consts[LIMIT_CONSTS]; /* that this launch holds; NULL: none */
     struct device_work works[CUDA_TABLE];
 };
 

@@ -43,6 +43,7 @@ struct device_array {
  *     MAP      in, out as the op has them       LEAVES   in as the op has them; out[0] = partials
  *     MERGE    in[0] = fold so far or none, in[1] = n_records partials; out[0] = new fold
  *     FINISH   in[0] = fold; out as the op has them
+ * MAP and LEAVES have the job's constants as well, which do not change while a job names them.
  */
 struct device_work {
     uint64_t cookie; /* comes back in the completion */
@@ -54,8 +55,11 @@ struct device_work {
     bool is_timed; /* WORK_TIMED: the result tells how long each stage took */
     uint32_t n_records;
     uint32_t tail_size;
+    uint32_t varying_size; /* bytes of the varying input */
     struct device_array in[LIMIT_IN];
     struct device_array out[LIMIT_OUT];
+    struct device_array consts[LIMIT_CONSTS];
+    uint64_t const_ids[LIMIT_CONSTS]; /* 0: none; the same id means the same bytes, for ever */
     _Alignas(16) uint8_t params[LIMIT_PARAM_BYTES];
 };
 

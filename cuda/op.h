@@ -16,6 +16,9 @@
  *                                   Built once for each width the processor family has.
  *   GP_REDUCE(NAME, leaf, n_lanes)  Anything that adds up; its functions are named below.
  *
+ * Constants (GP_CONST_IN) are the same for all records of a call.  Record i of a varying input is
+ * what GP_SPAN says.
+ *
  * The same bits everywhere: both compilers build ops without contraction (-ffp-contract=off,
  * -fmad=false), so a floating-point expression means what it says.  NaNs differ in their bits.
  *
@@ -58,6 +61,9 @@
 #define GP_CONST  static const
 #endif
 
+/* A body need not use all that it sees. */
+#define GP_UNUSED __attribute__((unused))
+
 /* Before a loop of up to 16 turns that must leave no loop behind. */
 #if defined(__CUDACC__) || defined(__clang__)
 #define GP_UNROLL _Pragma("unroll")
@@ -69,17 +75,37 @@
 #define GP_IN(k, type)  ((const type *)chunk->in[k])
 #define GP_OUT(k, type) ((type *)chunk->out[k])
 
+/* Constant number k of the job. */
+#define GP_CONST_IN(k, type) ((const type *)chunk->consts[k])
+
 /* Read a number of at most 8 bytes, aligned, exactly once. */
 #define GP_LOAD(number) (*(const volatile __typeof__(number) *)&(number))
+
+/*
+ * Record i of the varying input: n elements of this type from number `first` on, `ends` being the
+ * input that says so.  They lie within the input, whatever stands in ends.
+ */
+#define GP_SPAN(ends, type, i) gp_span(chunk->varying_size / (uint32_t)sizeof(type), (ends), (i))
+
+struct op_span {
+    uint32_t first, n;
+};
+
+GP_UNUSED GP_INLINE struct op_span gp_span(uint32_t n_elements, const uint32_t *ends, size_t i)
+{
+    const uint32_t from = i > 0 ? GP_LOAD(ends[i - 1]) : 0, to = GP_LOAD(ends[i]);
+    const uint32_t first = from < n_elements ? from : n_elements;
+    const uint32_t end = to < n_elements ? to : n_elements;
+    const struct op_span span = {first, end > first ? end - first : 0};
+
+    return span;
+}
 
 /* Record i of a chunk: what a lane works on. */
 struct op_record {
     const struct op_chunk *chunk;
     uint32_t i;
 };
-
-/* A body need not use all that it sees. */
-#define GP_UNUSED __attribute__((unused))
 
 #define GP_PASTE_(a, b) a##b
 #define GP_PASTE(a, b)  GP_PASTE_(a, b)

@@ -16,13 +16,17 @@
 
 /*
  * n_records records of every array, consecutive in each.  tail_size, if not 0, is the length in
- * bytes of the last record of input 0; what lies behind it in memory must not be read.
+ * bytes of the last record of input 0; what lies behind it in memory must not be read.  A varying
+ * input has varying_size bytes.  Constants do not change, nor do they differ within one table.
  */
 struct op_chunk {
     const void *in[LIMIT_IN];
     void *out[LIMIT_OUT];
+    const void *consts[LIMIT_CONSTS];
     uint32_t n_records;
     uint32_t tail_size;
+    uint32_t varying_size;
+    uint32_t zero;
 };
 
 struct op_code {

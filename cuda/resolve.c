@@ -10,6 +10,7 @@
 #include "proto/util.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 struct resolver {
@@ -18,38 +19,60 @@ struct resolver {
     struct device_work *work;
     struct failure *failure; /* filled before an error is returned */
     const struct manifest_op *op;
+    const struct job_const *consts;
     uint32_t n_refs; /* taken so far */
 };
 
-/* The entry's next ref as an array of size bytes, its elements alignment bytes each. */
-static int take_array(struct resolver *resolver, uint64_t size, uint32_t alignment,
-                      struct device_array *ret_array)
+/* What ref names, as an array of size bytes, its elements alignment bytes each. */
+static int find_array(const struct resolver *resolver, const char *name, work_ref ref,
+                      uint64_t size, uint32_t alignment, struct device_array *ret_array)
 {
-    struct device_array array = {.size = size};
-    uint32_t at = resolver->n_refs;
+    struct device_array array = {
+        .size = size, .segment = WORK_REF_SEGMENT(ref), .offset = WORK_REF_OFFSET(ref)};
 
-    if (at == ARRAY_SIZE(resolver->entry->ref)) {
-        return fail(resolver->failure, STATUS_INTERNAL, NULL, "it has more arrays than refs");
-    }
     if (size > UINT32_MAX) {
-        return fail(resolver->failure, STATUS_RANGE, NULL, "ref %u: %" PRIu64 " bytes are too many",
-                    at, size);
+        return fail(resolver->failure, STATUS_RANGE, NULL, "%s: %" PRIu64 " bytes are too many",
+                    name, size);
     }
-    resolver->n_refs++;
-    array.segment = WORK_REF_SEGMENT(resolver->entry->ref[at]);
-    array.offset = WORK_REF_OFFSET(resolver->entry->ref[at]);
     array.base = segments_find(resolver->segments, array.segment, array.offset, size);
     if (array.base == NULL) {
         return fail(resolver->failure, STATUS_RANGE, NULL,
-                    "ref %u: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, at,
+                    "%s: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, name,
                     array.segment, size, array.offset);
     }
     if (array.offset % alignment != 0) {
         return fail(resolver->failure, STATUS_RANGE, NULL,
-                    "ref %u: offset %" PRIu64 " is no multiple of its elements' %u bytes", at,
+                    "%s: offset %" PRIu64 " is no multiple of its elements' %u bytes", name,
                     array.offset, alignment);
     }
     *ret_array = array;
+    return 0;
+}
+
+/* The array of the entry's next ref. */
+static int take_array(struct resolver *resolver, uint64_t size, uint32_t alignment,
+                      struct device_array *ret_array)
+{
+    uint32_t at = resolver->n_refs;
+    char name[16];
+
+    if (at == ARRAY_SIZE(resolver->entry->ref)) {
+        return fail(resolver->failure, STATUS_INTERNAL, NULL, "it has more arrays than refs");
+    }
+    resolver->n_refs++;
+    snprintf(name, sizeof(name), "ref %u", at);
+    return find_array(resolver, name, resolver->entry->ref[at], size, alignment, ret_array);
+}
+
+/* Bytes of one record of the array, under the parameters of the job. */
+static int find_record_size(const struct resolver *resolver, const struct manifest_array *array,
+                            uint32_t *ret_size)
+{
+    if (manifest_record_size(resolver->op, array, resolver->work->params, ret_size,
+                             resolver->failure) < 0) {
+        resolver->failure->status = STATUS_RANGE;
+        return -STATUS_RANGE;
+    }
     return 0;
 }
 
@@ -59,11 +82,10 @@ static int take_records(struct resolver *resolver, const struct manifest_array *
 {
     uint64_t size;
     uint32_t record_size;
+    int error = find_record_size(resolver, array, &record_size);
 
-    if (manifest_record_size(resolver->op, array, resolver->work->params, &record_size,
-                             resolver->failure) < 0) {
-        resolver->failure->status = STATUS_RANGE;
-        return -STATUS_RANGE;
+    if (error < 0) {
+        return error;
     }
     if (tail_size >= record_size) {
         return fail(resolver->failure, STATUS_RANGE, NULL,
@@ -74,6 +96,54 @@ static int take_records(struct resolver *resolver, const struct manifest_array *
         size -= record_size - tail_size;
     }
     return take_array(resolver, size, dtype_size(array->dtype), ret_array);
+}
+
+/* As many bytes as the entry says. */
+static int take_varying(struct resolver *resolver, const struct manifest_array *array,
+                        struct device_array *ret_array)
+{
+    uint64_t size = resolver->entry->varying_size;
+
+    if (size % dtype_size(array->dtype) != 0) {
+        return fail(resolver->failure, STATUS_RANGE, NULL,
+                    "a varying array of %" PRIu64 " bytes is no multiple of its elements' %u", size,
+                    dtype_size(array->dtype));
+    }
+    return take_array(resolver, size, dtype_size(array->dtype), ret_array);
+}
+
+static int take_input(struct resolver *resolver, uint32_t i, struct device_array *ret_array)
+{
+    const struct work_entry *entry = resolver->entry;
+    const struct manifest_array *array = &resolver->op->in[i];
+
+    if (i > 0 && i == manifest_varying(resolver->op)) {
+        return take_varying(resolver, array, ret_array);
+    }
+    return take_records(resolver, array, entry->n_records, i == 0 ? entry->tail_size : 0,
+                        ret_array);
+}
+
+static int take_consts(struct resolver *resolver)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; i < resolver->op->n_consts && error == 0; i++) {
+        const struct manifest_array *array = &resolver->op->consts[i];
+        uint32_t size;
+
+        if (resolver->consts[i].id == 0) {
+            return fail(resolver->failure, STATUS_INTERNAL, NULL, "its job has no constant %s",
+                        array->name);
+        }
+        resolver->work->const_ids[i] = resolver->consts[i].id;
+        error = find_record_size(resolver, array, &size);
+        if (error == 0) {
+            error = find_array(resolver, array->name, resolver->consts[i].ref, size,
+                               dtype_size(array->dtype), &resolver->work->consts[i]);
+        }
+    }
+    return error;
 }
 
 static int take_inputs(struct resolver *resolver)
@@ -89,10 +159,9 @@ static int take_inputs(struct resolver *resolver)
                     resolver->op->name);
     }
     for (uint32_t i = 0; i < resolver->op->n_in && error == 0; i++) {
-        error = take_records(resolver, &resolver->op->in[i], entry->n_records,
-                             i == 0 ? entry->tail_size : 0, &resolver->work->in[i]);
+        error = take_input(resolver, i, &resolver->work->in[i]);
     }
-    return error;
+    return error == 0 ? take_consts(resolver) : error;
 }
 
 static int take_outputs(struct resolver *resolver, uint32_t n_records)
@@ -224,8 +293,10 @@ int resolve_entry(const struct work_entry *entry, const struct job_table *jobs,
     ret_work->is_timed = (entry->flags & WORK_TIMED) != 0;
     ret_work->n_records = entry->n_records;
     ret_work->tail_size = entry->tail_size;
+    ret_work->varying_size = (uint32_t)entry->varying_size;
     memcpy(ret_work->params, block.params, sizeof(ret_work->params));
     resolver.op = ret_work->code->manifest;
+    resolver.consts = block.consts;
     kind = &kinds[entry->kind];
     if (resolver.op->kind != kind->op_kind) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "op %s is of no kind for %s",
@@ -233,6 +304,10 @@ int resolve_entry(const struct work_entry *entry, const struct job_table *jobs,
     }
     if (entry->tail_size > 0 && !kind->has_tail) {
         return fail(ret_failure, STATUS_RANGE, NULL, "a %s has no tail", kind->name);
+    }
+    if (entry->varying_size > 0 && manifest_varying(resolver.op) == 0) {
+        return fail(ret_failure, STATUS_RANGE, NULL, "op %s has no varying input",
+                    resolver.op->name);
     }
     return kind->resolve(&resolver);
 }

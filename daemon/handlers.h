@@ -53,3 +53,13 @@ int handle_job_cancel(struct session *session, const struct rpc_message *message
                       struct failure *ret_failure);
 int handle_job_list(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure);
+
+/* handlers_const.c */
+int handle_const_put_begin(struct session *session, const struct rpc_message *message,
+                           struct failure *ret_failure);
+int handle_const_put_sink(struct session *session, uint32_t index, uint64_t size,
+                          struct reader_sink *ret_sink, struct failure *ret_failure);
+int handle_const_put(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure);
+int handle_const_drop(struct session *session, const struct rpc_message *message,
+                      struct failure *ret_failure);

@@ -58,6 +58,28 @@ static int count_records(const struct job *job, uint32_t array, uint64_t size, u
     return 0;
 }
 
+/* A varying input has whole elements, no more than there is room for. */
+static int check_varying_size(const struct job *job, const struct incoming *incoming, uint64_t size,
+                              struct failure *ret_failure)
+{
+    uint32_t array = job->shape.varying;
+    const char *name = job->op->in[array].name;
+    uint64_t room = push_array_size(&job->shape, array, incoming->n_records);
+
+    if (size % job->shape.record_size[array] != 0) {
+        return fail(ret_failure, STATUS_RANGE, name,
+                    "input %s: %llu bytes are no multiple of its element of %u bytes", name,
+                    (unsigned long long)size, job->shape.record_size[array]);
+    }
+    if (size > room) {
+        return fail(ret_failure, STATUS_TOO_BIG, name,
+                    "input %s: %llu bytes are more than the %llu that this push has room for", name,
+                    (unsigned long long)size, (unsigned long long)room);
+    }
+    incoming->push->varying_size = (uint32_t)size;
+    return 0;
+}
+
 /* Every input but the first must have the records of the first. */
 static int check_same_records(const struct job *job, const struct incoming *incoming,
                               uint32_t array, uint64_t size, struct failure *ret_failure)
@@ -78,12 +100,44 @@ int handle_push_sink(struct session *session, uint32_t index, uint64_t size,
                      struct reader_sink *ret_sink, struct failure *ret_failure)
 {
     struct incoming *incoming = session_incoming(session);
-    int r = index == 0 ? 0 : check_same_records(incoming->job, incoming, index, size, ret_failure);
+    int r = 0;
 
+    if (index > 0 && index == incoming->job->shape.varying) {
+        r = check_varying_size(incoming->job, incoming, size, ret_failure);
+    } else if (index > 0) {
+        r = check_same_records(incoming->job, incoming, index, size, ret_failure);
+    }
     if (r == 0) {
         push_sink(incoming->push, &incoming->job->shape, index, size, ret_sink);
     }
     return r;
+}
+
+/*
+ * The ends of a varying input neither go backwards nor past it, and the last is its own.  Nobody
+ * else can write to the memory of a payload, so this holds for as long as the op runs.
+ */
+static int check_ends(const struct job *job, const struct push *push, uint64_t n_records,
+                      struct failure *ret_failure)
+{
+    const struct push_shape *shape = &job->shape;
+    const char *name = job->op->in[shape->ends].name;
+    uint32_t least = 0, most = push->varying_size / shape->record_size[shape->varying];
+    const uint32_t *ends =
+        n_records > 0 ? (const uint32_t *)push_block(push, shape, 0, shape->ends)->base : NULL;
+
+    for (uint64_t i = 0; i < n_records; i++) {
+        if (i + 1 == n_records) {
+            least = most;
+        }
+        if (ends[i] < least || ends[i] > most) {
+            return fail(ret_failure, STATUS_RANGE, name,
+                        "input %s: record %llu ends at %u; it must be %u to %u", name,
+                        (unsigned long long)i, ends[i], least, most);
+        }
+        least = ends[i];
+    }
+    return 0;
 }
 
 /* All payloads are here: the push is the daemon's. */
@@ -96,6 +150,13 @@ static int accept_push(struct session *session, uint32_t n_data, struct failure 
     if (incoming->n_payloads != n_data) {
         return fail(ret_failure, STATUS_INVALID_PARAM, "data",
                     "an input is neither bytes nor a string");
+    }
+    if (job->shape.varying != 0) {
+        int r = check_ends(job, push, incoming->n_records, ret_failure);
+
+        if (r < 0) {
+            return r;
+        }
     }
     push->tail_size = 0;
     if (job->tail == TAIL_SHORT) {

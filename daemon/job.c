@@ -35,12 +35,16 @@ static int make_shape(struct job *job, const uint8_t *params, struct failure *re
     struct push_shape *shape = &job->shape;
 
     shape->n_in = op->n_in;
+    shape->varying = manifest_varying(op);
+    shape->ends = manifest_ends(op);
     for (uint32_t i = 0; i < op->n_in; i++) {
         int r = manifest_record_size(op, &op->in[i], params, &shape->record_size[i], ret_failure);
         if (r < 0) {
             return r;
         }
-        shape->largest = MAX(shape->largest, shape->record_size[i]);
+        if (i != shape->varying || i == 0) {
+            shape->largest = MAX(shape->largest, shape->record_size[i]);
+        }
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         int r = manifest_record_size(op, &op->out[i], params, &job->out_size[i], ret_failure);
@@ -69,6 +73,9 @@ static uint32_t choose_chunk(const struct job *job)
 {
     uint64_t n = devices_chunk_size(&job->server->devices) / job->shape.largest;
 
+    if (job->shape.varying != 0) {
+        return UINT32_MAX; /* only a whole push has its varying input in one place */
+    }
     n = MAX(n, (uint64_t)job->op->min_parallel);
     if (job->shape.leaf != 0) {
         n = div_round_up(n, job->shape.leaf) * job->shape.leaf;
@@ -88,35 +95,92 @@ static int check_options(struct job *job, const struct msg_options *options,
     return server_find_devices(job->server, options, &job->flow.devices, ret_failure);
 }
 
-static int job_init(struct job *job, const struct job_request *request, struct failure *ret_failure)
+/* Hold on to the constants that the options name. */
+static int take_consts(struct job *job, const struct msg_options *options, const uint8_t *params,
+                       struct failure *ret_failure)
 {
-    struct server *server = job->server;
-    const struct msg_options *options = request->options;
-    uint8_t params[LIMIT_PARAM_BYTES];
-    uint32_t op_index;
-    int r = server_find_op(server, request->op->name, &op_index, ret_failure);
+    const struct manifest_op *op = job->op;
 
-    if (r < 0) {
-        return r;
+    if (options->n_consts != op->n_consts) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "consts", "op %s takes %u constants, not %u",
+                    op->name, op->n_consts, options->n_consts);
     }
-    job->op = &server->devices.ops.all[op_index];
-    r = check_options(job, options, ret_failure);
-    if (r < 0) {
-        return r;
+    for (uint32_t i = 0; i < op->n_consts; i++) {
+        struct constant *constant;
+        uint32_t size;
+        int r = manifest_record_size(op, &op->consts[i], params, &size, ret_failure);
+
+        if (r == 0) {
+            r = constant_find(job->session, options->consts[i], "consts", &constant, ret_failure);
+        }
+        if (r < 0) {
+            return r;
+        }
+        if (constant->size != size) {
+            return fail(ret_failure, STATUS_RANGE, "consts",
+                        "constant %s of op %s has %u bytes under these parameters, not %u",
+                        op->consts[i].name, op->name, size, constant->size);
+        }
+        job->consts[i] = constant_ref(constant);
     }
-    r = manifest_pack(job->op, request->op->values, request->op->n_values, params, ret_failure);
-    if (r < 0) {
-        return r;
+    return 0;
+}
+
+static void give_consts(struct job *job)
+{
+    for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+        constant_unref(job->consts[i]);
     }
-    r = make_shape(job, params, ret_failure);
-    if (r < 0) {
-        return r;
+}
+
+static int take_slot(struct job *job, struct job_block *block, struct failure *ret_failure)
+{
+    for (uint32_t i = 0; i < job->op->n_consts; i++) {
+        const struct constant *constant = job->consts[i];
+
+        block->consts[i] = (struct job_const){
+            .ref = WORK_REF(constant->block.segment, constant->block.offset),
+            .id = constant->id,
+        };
     }
-    if (job_slots_take(server->job_slots, op_index, params, &job->slot) < 0) {
+    if (job_slots_take(job->server->job_slots, block, &job->slot) < 0) {
         fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
              LIMIT_JOB_SLOTS);
         ret_failure->retry_ms = SERVER_RETRY_MS;
         return failure_add_limit(ret_failure, "job_slots", LIMIT_JOB_SLOTS, LIMIT_JOB_SLOTS);
+    }
+    return 0;
+}
+
+static int job_init(struct job *job, const struct job_request *request, struct failure *ret_failure)
+{
+    struct server *server = job->server;
+    const struct msg_options *options = request->options;
+    struct job_block block = {0};
+    int r = server_find_op(server, request->op->name, &block.op, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    job->op = &server->devices.ops.all[block.op];
+    r = check_options(job, options, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    r = manifest_pack(job->op, request->op->values, request->op->n_values, block.params,
+                      ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    r = make_shape(job, block.params, ret_failure);
+    if (r == 0) {
+        r = take_consts(job, options, block.params, ret_failure);
+    }
+    if (r == 0) {
+        r = take_slot(job, &block, ret_failure);
+    }
+    if (r < 0) {
+        return r;
     }
     job->flow.priority = options->priority;
     job->tail = options->tail;
@@ -143,6 +207,7 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
     job->stop_seq = UINT64_MAX;
     int r = job_init(job, request, ret_failure);
     if (r < 0) {
+        give_consts(job);
         free(job);
         return r;
     }
@@ -174,6 +239,7 @@ void job_destroy(struct job *job)
     }
     free(job->pushes);
     release_fold(job);
+    give_consts(job);
     job->user->pool_size -= job->pool_size;
     user_drop_job(&server->users, job->user);
     server_room_came(server);
@@ -256,15 +322,10 @@ static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_
 /* Nothing smaller would do: is it the pool that is full, or the user's share of it? */
 static int refuse_window(const struct job *job, uint64_t wanted, struct failure *ret_failure)
 {
-    const struct user *user = job->user;
     size_t size = pool_size(job->server->pool);
 
-    if (wanted > user_pool_room(user, size)) {
-        fail(ret_failure, STATUS_QUOTA, NULL,
-             "your jobs and runs hold %llu bytes of the pool, of %llu that one user may have; end "
-             "some, or read their results",
-             (unsigned long long)user->pool_size, (unsigned long long)user_pool_share(size));
-        failure_add_limit(ret_failure, "user_pool", user->pool_size, user_pool_share(size));
+    if (wanted > user_pool_room(job->user, size)) {
+        user_refuse_pool(job->user, size, ret_failure);
     } else {
         fail(ret_failure, STATUS_BUSY, NULL,
              "the pool has no room for a push of this op now; try again later");
@@ -283,6 +344,8 @@ static int shrink_to_fit(struct job *job, uint32_t window, uint64_t size,
 
     for (;;) {
         uint64_t n_records = push_records(job, size);
+
+        job->shape.varying_size = n_records * job->shape.largest;
         uint64_t wanted = window_pool_size(job, window, n_records);
 
         /* The last try may take more than half: one push of few large records. */
@@ -322,6 +385,8 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
     size_t used = pool_used(pool);
     uint32_t piece_records;
     uint64_t size;
+
+    job->shape.varying_size = LIMIT_PUSH_DEFAULT; /* how much it will be is known too late */
     int r = push_plan(&job->shape, n_records, &piece_records, &size, ret_failure);
 
     if (r < 0) {

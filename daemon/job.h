@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include "daemon/constant.h"
 #include "daemon/push.h"
 #include "daemon/scheduler.h"
 #include "proto/message.h"
@@ -43,6 +44,7 @@ struct job {
 
     const struct manifest_op *op;
     struct push_shape shape;
+    struct constant *consts[LIMIT_CONSTS];
     uint32_t slot;          /* in the job block */
     uint32_t chunk_records; /* of a full chunk */
     enum tail tail;

@@ -7,7 +7,6 @@
 #include "proto/util.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define BLOCK_SIZE (LIMIT_JOB_SLOTS * sizeof(struct job_block))
 
@@ -60,15 +59,13 @@ int job_slots_fd(const struct job_slots *slots)
     return slots->fd;
 }
 
-int job_slots_take(struct job_slots *slots, uint32_t op, const uint8_t params[LIMIT_PARAM_BYTES],
-                   uint32_t *ret_slot)
+int job_slots_take(struct job_slots *slots, const struct job_block *block, uint32_t *ret_slot)
 {
     if (slots->n_free == 0) {
         return -EAGAIN;
     }
     uint32_t slot = slots->free[--slots->n_free];
-    slots->blocks[slot].op = op;
-    memcpy(slots->blocks[slot].params, params, LIMIT_PARAM_BYTES);
+    slots->blocks[slot] = *block;
     *ret_slot = slot;
     return 0;
 }

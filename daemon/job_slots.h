@@ -17,6 +17,5 @@ void job_slots_destroy(struct job_slots *slots);
 int job_slots_fd(const struct job_slots *slots);
 
 /* Write a slot.  0 with its number, or -EAGAIN (LIMIT_JOB_SLOTS are taken). */
-int job_slots_take(struct job_slots *slots, uint32_t op, const uint8_t params[LIMIT_PARAM_BYTES],
-                   uint32_t *ret_slot);
+int job_slots_take(struct job_slots *slots, const struct job_block *block, uint32_t *ret_slot);
 void job_slots_give(struct job_slots *slots, uint32_t slot);

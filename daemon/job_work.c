@@ -67,6 +67,14 @@ static uint64_t next_chunk_records(const struct job *job, const struct push *pus
     return MIN(left, (uint64_t)job->chunk_records);
 }
 
+/* Bytes of the largest array of this push's next n records. */
+static uint64_t chunk_size(const struct job *job, const struct push *push, uint64_t n_records)
+{
+    uint64_t size = n_records * job->shape.largest;
+
+    return job->shape.varying != 0 ? MAX(size, (uint64_t)push->varying_size) : size;
+}
+
 bool job_has_work(struct job *job)
 {
     if (job->shape.leaf != 0 && !job->is_merging &&
@@ -78,7 +86,7 @@ bool job_has_work(struct job *job)
     if (push == NULL) {
         return false;
     }
-    job->flow.next_size = next_chunk_records(job, push) * job->shape.largest;
+    job->flow.next_size = chunk_size(job, push, next_chunk_records(job, push));
     return true;
 }
 
@@ -145,7 +153,10 @@ static int issue_records(struct job *job, uint32_t device, struct push *push)
     if (push->n_released + n == push->n_records) {
         entry.tail_size = push->tail_size;
     }
-    int r = submit(job, device, &entry, push, n * shape->largest);
+    if (shape->varying != 0) {
+        entry.varying_size = push->varying_size;
+    }
+    int r = submit(job, device, &entry, push, chunk_size(job, push, n));
     if (r == 0) {
         push->n_released += n;
     }

@@ -16,6 +16,9 @@ static bool is_partials(const struct push_shape *shape, uint32_t array)
 
 uint64_t push_array_size(const struct push_shape *shape, uint32_t array, uint64_t n_records)
 {
+    if (shape->varying != 0 && array == shape->varying) {
+        return n_records > 0 ? shape->varying_size : 0;
+    }
     uint64_t n = is_partials(shape, array) ? div_round_up(n_records, shape->leaf) : n_records;
 
     return n * shape->record_size[array];
@@ -46,12 +49,13 @@ static uint32_t records_within(const struct push_shape *shape, uint64_t size)
 int push_plan(const struct push_shape *shape, uint64_t n_records, uint32_t *ret_piece_records,
               uint64_t *ret_pool_size, struct failure *ret_failure)
 {
+    uint32_t n_pieces_max = shape->varying != 0 ? 1 : PUSH_PIECES_MAX;
     uint32_t records = records_within(shape, LIMIT_PUSH_DEFAULT);
 
-    if (div_round_up(n_records, records) > PUSH_PIECES_MAX) {
+    if (div_round_up(n_records, records) > n_pieces_max) {
         records = records_within(shape, LIMIT_PUSH);
     }
-    if (div_round_up(n_records, records) > PUSH_PIECES_MAX) {
+    if (div_round_up(n_records, records) > n_pieces_max) {
         return fail(ret_failure, STATUS_TOO_BIG, "data",
                     "%llu records are too many for one run; use a job",
                     (unsigned long long)n_records);
@@ -116,7 +120,7 @@ const struct block *push_block(const struct push *push, const struct push_shape 
 void push_sink(const struct push *push, const struct push_shape *shape, uint32_t array,
                uint64_t size, struct reader_sink *ret_sink)
 {
-    uint64_t piece_size = (uint64_t)push->piece_records * shape->record_size[array];
+    uint64_t piece_size = push_array_size(shape, array, push->piece_records);
 
     ret_sink->n_pieces = 0;
     for (uint32_t piece = 0; size > 0; piece++) {

@@ -10,7 +10,8 @@
  * Memory: the records are cut into *pieces*, each contiguous in one block per array, so that no
  * chunk crosses a segment.  A job's pushes are leased whole when the job opens and have one piece;
  * a run leases pieces for the records it has.  Arrays are the op's inputs and then its outputs; a
- * reduce op has one array of partials instead of outputs, one per started leaf.
+ * reduce op has one array of partials instead of outputs, one per started leaf.  A varying input
+ * has as much room as its push may have of it, and what has one is never cut.
  *
  * Thread: the front end's loop.
  */
@@ -37,6 +38,9 @@ struct push_shape {
     uint32_t record_size[PUSH_ARRAYS]; /* bytes of one record, of a partial for partials */
     uint32_t leaf;                     /* reduce: records behind one partial, else 0 */
     uint32_t largest;                  /* bytes: the largest record_size of a record's arrays */
+    uint32_t varying; /* the varying input, of elements of record_size; 0: none, see manifest.h */
+    uint32_t ends;    /* the input with its ends */
+    uint64_t varying_size; /* bytes of it in a push, at most */
 };
 
 struct push {
@@ -45,6 +49,7 @@ struct push {
     uint64_t seq;
     uint64_t n_records;
     uint32_t tail_size;     /* bytes of a short last record, else 0 */
+    uint32_t varying_size;  /* bytes of the varying input, if there is one */
     uint32_t piece_records; /* records of every piece but the last */
     uint32_t n_pieces;
     struct block *blocks; /* [piece * n_arrays + array] */
@@ -63,7 +68,7 @@ struct push {
     uint64_t out_ns;
 };
 
-/* Bytes that n_records records of this array take. */
+/* Bytes that n_records records of this array take; of a varying one, what they take at most. */
 uint64_t push_array_size(const struct push_shape *shape, uint32_t array, uint64_t n_records);
 
 /*

@@ -376,7 +376,7 @@ static void server_finish(struct server *server)
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
-    assert(server->jobs == NULL && server->users == NULL);
+    assert(server->jobs == NULL && server->users == NULL && server->constants == NULL);
     job_slots_destroy(server->job_slots);
     pool_destroy(server->pool);
 }
@@ -486,6 +486,10 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
     ret_stats->sessions = server->n_sessions;
     for (const struct job *job = server->jobs; job != NULL; job = job->next) {
         ret_stats->jobs += job->id != 0 && job->state < JOB_DONE;
+    }
+    for (const struct constant *constant = server->constants; constant != NULL;
+         constant = constant->next) {
+        ret_stats->consts++;
     }
     for (const struct session *session = server->waiting_first; session != NULL;
          session = session_links((struct session *)session)->next_waiting) {

@@ -50,6 +50,8 @@ struct server {
 
     struct job *jobs;
     uint64_t last_job_id;
+    struct constant *constants;
+    uint64_t last_const_id;
 
     struct user *users;
     struct session *sessions;

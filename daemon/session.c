@@ -73,6 +73,7 @@ static void drop_incoming(struct session *session)
     struct incoming *incoming = &session->incoming;
     struct job *job = incoming->job;
 
+    constant_unref(incoming->constant);
     if (incoming->push != NULL && incoming->push->state == PUSH_FILLING) {
         incoming->push->state = PUSH_FREE;
     }
@@ -89,7 +90,7 @@ static void refuse(struct session *session, const struct failure *failure)
     session->incoming.failure = *failure;
 }
 
-/* Its jobs answer nobody from here on. */
+/* Its jobs answer nobody from here on, and only they keep its constants. */
 static void orphan_jobs(struct session *session)
 {
     struct job *next;
@@ -101,6 +102,7 @@ static void orphan_jobs(struct session *session)
             job_orphan(job);
         }
     }
+    constant_drop_all(session);
 }
 
 void session_forget_job(struct session *session, const struct job *job)

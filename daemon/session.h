@@ -32,6 +32,7 @@ struct incoming {
     uint64_t arrived_ns; /* its first payload's header */
     struct job *job;
     struct push *push;
+    struct constant *constant; /* that is being received */
     uint32_t n_payloads;
     uint64_t first_size; /* bytes of payload 0 */
     uint64_t n_records;

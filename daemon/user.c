@@ -86,3 +86,14 @@ uint64_t user_pool_room(const struct user *user, size_t pool_size)
 
     return share - MIN(share, user->pool_size);
 }
+
+int user_refuse_pool(const struct user *user, size_t pool_size, struct failure *ret_failure)
+{
+    uint64_t share = user_pool_share(pool_size);
+
+    fail(ret_failure, STATUS_QUOTA, NULL,
+         "your jobs, runs and constants hold %llu bytes of the pool, of %llu that one user may "
+         "have; end some, or read their results",
+         (unsigned long long)user->pool_size, (unsigned long long)share);
+    return failure_add_limit(ret_failure, "user_pool", user->pool_size, share);
+}

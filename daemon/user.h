@@ -6,11 +6,13 @@
  * defect is nobody else's.  The uid is that of the peer when it connected; what it does later, or
  * who inherits the connection, changes nothing.
  *
- * A user exists while it holds a connection or a job.
+ * A user exists while it holds a connection or a job, and so a constant.
  *
  * Thread: the front end's loop.
  */
 #pragma once
+
+#include "proto/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +24,7 @@ struct user {
     uid_t uid;
     uint32_t n_sessions;
     uint32_t n_jobs;    /* runs included */
-    uint64_t pool_size; /* bytes leased for its jobs */
+    uint64_t pool_size; /* bytes leased for its jobs and constants */
 };
 
 /* A new connection of this uid.  0, -EDQUOT (it has LIMIT_USER_SESSIONS) or -ENOMEM. */
@@ -39,3 +41,5 @@ void user_drop_job(struct user **users, struct user *user);
  */
 uint64_t user_pool_share(size_t pool_size);
 uint64_t user_pool_room(const struct user *user, size_t pool_size);
+/* QUOTA: that is too little. */
+int user_refuse_pool(const struct user *user, size_t pool_size, struct failure *ret_failure);

@@ -606,8 +606,8 @@ const struct worker_caps *worker_link_caps(const struct worker_link *link)
     return &link->caps;
 }
 
-int worker_link_submit(struct worker_link *link, enum priority priority, struct work_entry *entry,
-                       void *chunk)
+int worker_link_submit(struct worker_link *link, enum priority priority,
+                       const struct work_entry *entry, void *chunk)
 {
     struct worker *worker = link->current;
     uint32_t index;

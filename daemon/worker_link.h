@@ -79,11 +79,11 @@ bool worker_link_is_ready(const struct worker_link *link);
 const struct worker_caps *worker_link_caps(const struct worker_link *link);
 
 /*
- * Hand over a chunk; entry->tag is the link's.  It becomes visible at worker_link_publish().  0, or
- * -EAGAIN when the worker is not ready or its queue has no place.
+ * Hand over a chunk.  It becomes visible at worker_link_publish().  0, or -EAGAIN when the worker
+ * is not ready or its queue has no place.
  */
-int worker_link_submit(struct worker_link *link, enum priority priority, struct work_entry *entry,
-                       void *chunk);
+int worker_link_submit(struct worker_link *link, enum priority priority,
+                       const struct work_entry *entry, void *chunk);
 void worker_link_publish(struct worker_link *link);
 
 /* Deliver what is done: between reads, and whenever the loop wakes. */

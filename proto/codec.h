@@ -31,6 +31,10 @@ int codec_unpack_job(const msgpack_object_array *params, struct msg_job *ret,
                      struct failure *ret_failure);
 int codec_unpack_job_list(const msgpack_object_array *params, struct msg_job_list *ret,
                           struct failure *ret_failure);
+int codec_unpack_const_put(const msgpack_object_array *params, struct msg_const_put *ret,
+                           struct failure *ret_failure);
+int codec_unpack_const_drop(const msgpack_object_array *params, struct msg_const *ret,
+                            struct failure *ret_failure);
 int codec_unpack_subscribe(const msgpack_object_array *params, struct msg_subscribe *ret,
                            struct failure *ret_failure);
 /* Which job a job.push is for, however wrong the rest of it; 0 (no job's id) where it names none.
@@ -38,8 +42,9 @@ int codec_unpack_subscribe(const msgpack_object_array *params, struct msg_subscr
 uint64_t codec_peek_job(const msgpack_object_array *params);
 
 /*
- * ... and whole requests, as the client writes them.  run and job.push end with the header of their
- * payload array of n_data elements: the caller appends each as rpc_bin_header() and bytes.
+ * ... and whole requests, as the client writes them.  run, job.push and const.put end with the
+ * header of their payload array of n_data elements: the caller appends each as rpc_bin_header() and
+ * bytes.
  */
 void codec_pack_hello(msgpack_packer *packer, uint32_t msgid, const struct msg_hello *msg);
 void codec_pack_ping(msgpack_packer *packer, uint32_t msgid);
@@ -50,6 +55,8 @@ void codec_pack_job_push(msgpack_packer *packer, uint32_t msgid, const struct ms
 void codec_pack_job(msgpack_packer *packer, uint32_t msgid, enum method method,
                     const struct msg_job *msg); /* JOB_CLOSE, JOB_CANCEL */
 void codec_pack_job_list(msgpack_packer *packer, uint32_t msgid, const struct msg_job_list *msg);
+void codec_pack_const_put(msgpack_packer *packer, uint32_t msgid, const struct msg_const_put *msg);
+void codec_pack_const_drop(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg);
 void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid);
 void codec_pack_device_list(msgpack_packer *packer, uint32_t msgid);
 void codec_pack_subscribe(msgpack_packer *packer, uint32_t msgid, const struct msg_subscribe *msg);
@@ -68,6 +75,7 @@ void codec_pack_job_opened(msgpack_packer *packer, uint32_t msgid,
                            const struct msg_job_opened *msg);
 void codec_pack_job_closed(msgpack_packer *packer, uint32_t msgid,
                            const struct msg_job_closed *msg);
+void codec_pack_const_result(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg);
 void codec_pack_job_state(msgpack_packer *packer, uint32_t msgid, const struct msg_job_state *msg);
 void codec_pack_job_list_result(msgpack_packer *packer, uint32_t msgid,
                                 const struct msg_job_entry *entries, uint32_t n_entries);
@@ -93,6 +101,8 @@ int codec_unpack_job_opened(const msgpack_object *result, struct msg_job_opened 
                             struct failure *ret_failure);
 int codec_unpack_job_closed(const msgpack_object *result, struct msg_job_closed *ret,
                             struct failure *ret_failure);
+int codec_unpack_const_result(const msgpack_object *result, struct msg_const *ret,
+                              struct failure *ret_failure);
 int codec_unpack_job_state(const msgpack_object *result, struct msg_job_state *ret,
                            struct failure *ret_failure);
 int codec_unpack_job_list_result(const msgpack_object *result, struct msg_job_entry **ret_entries,

@@ -290,6 +290,9 @@ static int unknown_key(const struct field_table *table, const msgpack_object_str
             words[n_words++] = table->fields[i].key;
         }
     }
+    if (n_words == 0) {
+        words[n_words++] = "none";
+    }
     list_words(words, n_words, known, sizeof(known));
     fields_copy_text(key, quote, sizeof(quote));
     return fail(ret_failure, STATUS_INVALID_PARAM, quote, "no %s \"%s\"; there is %s", table->what,

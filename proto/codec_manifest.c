@@ -49,6 +49,7 @@ static const struct field array_fields[] = {
     {"dtype", FIELD_WORD, FIELD_AT(struct manifest_array, dtype), .flags = FIELD_REQUIRED,
      FIELD_WORDS(dtype_names)},
     {"shape", FIELD_LIST, FIELD_EACH(struct manifest_array, dims, n_dims), .item = &dim_item},
+    {"ends", FIELD_BOOL, FIELD_AT(struct manifest_array, is_ends), .flags = FIELD_SPARSE},
 };
 static const struct field_table array_table =
     FIELD_TABLE("key", false, struct manifest_array, array_fields);
@@ -123,7 +124,7 @@ static bool has_range(const void *whole)
     return param->type != PARAM_CHOICE && (!is_float(param) || param->is_bounded);
 }
 
-static const struct field choice_item = {"", FIELD_NAME, .size = MANIFEST_NAME_SIZE};
+static const struct field name_item = {"", FIELD_NAME, .size = MANIFEST_NAME_SIZE};
 
 static const struct field param_fields[] = {
     {"name", FIELD_NAME, FIELD_AT(struct manifest_param, name), .flags = FIELD_REQUIRED},
@@ -131,13 +132,15 @@ static const struct field param_fields[] = {
      FIELD_WORDS(param_type_names)},
     {"required", FIELD_BOOL, FIELD_AT(struct manifest_param, is_required), .flags = FIELD_SPARSE},
     {"choices", FIELD_LIST, FIELD_EACH(struct manifest_param, choices, n_choices),
-     .flags = FIELD_SPARSE, .item = &choice_item},
+     .flags = FIELD_SPARSE, .item = &name_item},
     {"default", FIELD_CUSTOM, FIELD_AT(struct manifest_param, i_default), .unpack = unpack_typed,
      .pack = pack_typed, .is_there = has_default},
     {"min", FIELD_CUSTOM, FIELD_AT(struct manifest_param, i_min), .unpack = unpack_typed,
      .pack = pack_typed, .is_there = has_range},
     {"max", FIELD_CUSTOM, FIELD_AT(struct manifest_param, i_max), .unpack = unpack_typed,
      .pack = pack_typed, .is_there = has_range},
+    {"at_least", FIELD_LIST, FIELD_EACH(struct manifest_param, at_least, n_at_least),
+     .flags = FIELD_SPARSE, .item = &name_item},
 };
 static const struct field_table param_table =
     FIELD_TABLE("key", false, struct manifest_param, param_fields);
@@ -188,6 +191,7 @@ static const struct field op_fields[] = {
      FIELD_WORDS(kind_names)},
     {"in", FIELD_LIST, FIELD_EACH(struct manifest_op, in, n_in), .flags = FIELD_REQUIRED,
      .item = &array_item},
+    {"const", FIELD_LIST, FIELD_EACH(struct manifest_op, consts, n_consts), .item = &array_item},
     {"out", FIELD_LIST, FIELD_EACH(struct manifest_op, out, n_out), .flags = FIELD_REQUIRED,
      .item = &array_item},
     {"params", FIELD_LIST, FIELD_EACH(struct manifest_op, params, n_params), .item = &param_item},

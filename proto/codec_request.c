@@ -140,6 +140,8 @@ static const struct field op_list_option_fields[] = {
 static const struct field_table op_list_options =
     FIELD_TABLE("option", true, struct msg_op_list, op_list_option_fields);
 
+static const struct field id_item = {"", FIELD_UNSIGNED, .size = sizeof(uint64_t), .max = ID_MAX};
+
 /* The options that run and job.open share; what does not exist yet is known by its name. */
 #define WORK_OPTION_FIELDS                                                                         \
     {"priority",                                                                                   \
@@ -157,7 +159,8 @@ static const struct field_table op_list_options =
         {"device", FIELD_NAME, FIELD_AT(struct msg_options, device), .flags = FIELD_SPARSE},       \
         {"timing", FIELD_BOOL, FIELD_AT(struct msg_options, wants_timing), .flags = FIELD_SPARSE}, \
     {                                                                                              \
-        "consts", .flags = FIELD_LATER                                                             \
+        "consts", FIELD_LIST, FIELD_EACH(struct msg_options, consts, n_consts),                    \
+            .flags = FIELD_SPARSE, .item = &id_item                                                \
     }
 
 static const struct field run_option_fields[] = {WORK_OPTION_FIELDS};
@@ -189,6 +192,10 @@ static const struct field job_list_option_fields[] = {
 };
 static const struct field_table job_list_options =
     FIELD_TABLE("option", true, struct msg_job_list, job_list_option_fields);
+
+static const struct field const_put_option_fields[] = {};
+static const struct field_table const_put_options =
+    FIELD_TABLE("option", true, struct msg_const_put, const_put_option_fields);
 
 /* Parameters, in their order. */
 #define OP_FIELDS(type)                                                                            \
@@ -263,6 +270,20 @@ static const struct field job_list_fields[] = {
 static const struct field_table job_list_params =
     FIELD_TABLE("parameter", true, struct msg_job_list, job_list_fields);
 
+static const struct field const_put_fields[] = {
+    {"options", FIELD_MAP, .table = &const_put_options},
+    {"data", FIELD_PAYLOADS, FIELD_AT(struct msg_const_put, n_data), .max = 1},
+};
+static const struct field_table const_put_params =
+    FIELD_TABLE("parameter", true, struct msg_const_put, const_put_fields);
+
+static const struct field const_fields[] = {
+    {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const, id), .flags = FIELD_REQUIRED,
+     .max = ID_MAX},
+};
+static const struct field_table const_params =
+    FIELD_TABLE("parameter", true, struct msg_const, const_fields);
+
 /* ---- reading ------------------------------------------------------------------------------- */
 
 int codec_unpack_hello(const msgpack_object_array *params, struct msg_hello *ret,
@@ -320,6 +341,18 @@ int codec_unpack_job_list(const msgpack_object_array *params, struct msg_job_lis
     return fields_unpack_params(&job_list_params, params, ret, ret_failure);
 }
 
+int codec_unpack_const_put(const msgpack_object_array *params, struct msg_const_put *ret,
+                           struct failure *ret_failure)
+{
+    return fields_unpack_params(&const_put_params, params, ret, ret_failure);
+}
+
+int codec_unpack_const_drop(const msgpack_object_array *params, struct msg_const *ret,
+                            struct failure *ret_failure)
+{
+    return fields_unpack_params(&const_params, params, ret, ret_failure);
+}
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
 static void pack_request(msgpack_packer *packer, uint32_t msgid, enum method method,
@@ -368,6 +401,16 @@ void codec_pack_job(msgpack_packer *packer, uint32_t msgid, enum method method,
 void codec_pack_job_list(msgpack_packer *packer, uint32_t msgid, const struct msg_job_list *msg)
 {
     pack_request(packer, msgid, METHOD_JOB_LIST, &job_list_params, msg);
+}
+
+void codec_pack_const_put(msgpack_packer *packer, uint32_t msgid, const struct msg_const_put *msg)
+{
+    pack_request(packer, msgid, METHOD_CONST_PUT, &const_put_params, msg);
+}
+
+void codec_pack_const_drop(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg)
+{
+    pack_request(packer, msgid, METHOD_CONST_DROP, &const_params, msg);
 }
 
 void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid)

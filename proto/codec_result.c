@@ -123,6 +123,12 @@ static const struct field job_closed_fields[] = {
 static const struct field_table job_closed =
     FIELD_TABLE("key", false, struct msg_job_closed, job_closed_fields);
 
+static const struct field const_fields[] = {
+    {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const, id), .flags = FIELD_REQUIRED},
+};
+static const struct field_table const_result =
+    FIELD_TABLE("key", false, struct msg_const, const_fields);
+
 static const struct field job_state_fields[] = {
     {"state", FIELD_WORD, FIELD_AT(struct msg_job_state, state), .flags = FIELD_REQUIRED,
      FIELD_WORDS(job_state_names)},
@@ -205,6 +211,12 @@ int codec_unpack_job_closed(const msgpack_object *result, struct msg_job_closed 
                             struct failure *ret_failure)
 {
     return fields_unpack_map(&job_closed, result, ret, ret_failure);
+}
+
+int codec_unpack_const_result(const msgpack_object *result, struct msg_const *ret,
+                              struct failure *ret_failure)
+{
+    return fields_unpack_map(&const_result, result, ret, ret_failure);
 }
 
 int codec_unpack_job_state(const msgpack_object *result, struct msg_job_state *ret,
@@ -333,6 +345,11 @@ void codec_pack_job_opened(msgpack_packer *packer, uint32_t msgid, const struct 
 void codec_pack_job_closed(msgpack_packer *packer, uint32_t msgid, const struct msg_job_closed *msg)
 {
     pack_result(packer, msgid, &job_closed, msg);
+}
+
+void codec_pack_const_result(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg)
+{
+    pack_result(packer, msgid, &const_result, msg);
 }
 
 void codec_pack_job_state(msgpack_packer *packer, uint32_t msgid, const struct msg_job_state *msg)

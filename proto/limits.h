@@ -36,6 +36,10 @@
     X(RECORD, "record", 16777216, "bytes", "one record of one array lies in one segment")          \
     X(IN, "in", 4, "arrays", "inputs of an op: the fields of a ring descriptor")                   \
     X(OUT, "out", 2, "arrays", "outputs of an op: the fields of a ring descriptor")                \
+    X(CONSTS, "consts", 2, "arrays", "constants of an op: what its slot of the job block names")   \
+    X(CONST_SIZE, "const_size", 16777216, "bytes", "one constant lies in one segment")             \
+    X(CONSTS_HELD, "consts_held", 16, "constants",                                                 \
+      "of one connection: they take room from everybody's pushes")                                 \
     X(PARAMS, "params", 16, "parameters", "of an op")                                              \
     X(PARAM_BYTES, "param_bytes", 192, "bytes", "packed parameters: one slot of the job block")    \
     X(JOBS_LISTED, "jobs_listed", 256, "jobs", "one job.list: it stays within head and elements")  \

@@ -77,6 +77,27 @@ static bool is_float(const struct manifest_param *param)
     return param->type == PARAM_F32 || param->type == PARAM_F64;
 }
 
+/* The value of an integer parameter. */
+static int64_t load_integer(const struct manifest_param *param, const uint8_t *params)
+{
+    const uint8_t *at = params + param->offset;
+    int32_t i32;
+    uint32_t u32;
+    int64_t i64;
+
+    switch (param->type) {
+    case PARAM_I32:
+        memcpy(&i32, at, sizeof(i32));
+        return i32;
+    case PARAM_U32:
+        memcpy(&u32, at, sizeof(u32));
+        return u32;
+    default:
+        memcpy(&i64, at, sizeof(i64));
+        return i64;
+    }
+}
+
 /* ---- check: strings ------------------------------------------------------------------------ */
 
 /* [a-z][a-z0-9_]*, terminated within its array. */
@@ -185,6 +206,32 @@ static bool is_place_sound(const struct manifest_op *op, uint32_t index)
     return true;
 }
 
+static bool is_integer(const struct manifest_param *param)
+{
+    return param->type != PARAM_CHOICE && !is_float(param);
+}
+
+/*
+ * What the parameter is a product of: integers that cannot be negative, and that have no such bound
+ * of their own, so that each bound is known once all values are.
+ */
+static bool are_factors_sound(const struct manifest_op *op, const struct manifest_param *param)
+{
+    if (param->n_at_least > MANIFEST_FACTORS || (param->n_at_least > 0 && !is_integer(param))) {
+        return false;
+    }
+    for (uint32_t i = 0; i < param->n_at_least; i++) {
+        const char *name = param->at_least[i];
+        const struct manifest_param *factor = is_name(name) ? find_param(op, name) : NULL;
+
+        if (factor == NULL || factor->type >= PARAM_COUNT || !is_integer(factor) ||
+            factor->i_min < 0 || factor->n_at_least > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int check_param(const struct manifest_op *op, uint32_t index, struct failure *ret_failure)
 {
     const struct manifest_param *param = &op->params[index];
@@ -197,6 +244,10 @@ static int check_param(const struct manifest_op *op, uint32_t index, struct fail
     }
     if (!is_place_sound(op, index)) {
         return bad(op, param->name, "its offset is unaligned, outside or taken", ret_failure);
+    }
+    if (!are_factors_sound(op, param)) {
+        return bad(op, param->name, "at_least names what is no plain integer parameter",
+                   ret_failure);
     }
     if (param->type == PARAM_CHOICE) {
         return are_choices_sound(param) ? 0 : bad(op, param->name, "bad choices", ret_failure);
@@ -239,7 +290,13 @@ static bool is_dim_sound(const struct manifest_op *op, const struct manifest_dim
         return true;
     }
     param = is_name(dim->param) ? find_param(op, dim->param) : NULL;
-    return param != NULL && param->type != PARAM_CHOICE && !is_float(param) && param->i_min >= 1;
+    return param != NULL && is_integer(param) && param->i_min >= 1;
+}
+
+static bool is_varying(const struct manifest_array *array)
+{
+    return array->n_dims == 1 && array->dims[0].fixed == 0 &&
+           memcmp(array->dims[0].param, MANIFEST_VARYING, sizeof(MANIFEST_VARYING)) == 0;
 }
 
 static int check_array(const struct manifest_op *op, const struct manifest_array *array,
@@ -251,6 +308,9 @@ static int check_array(const struct manifest_op *op, const struct manifest_array
     if (array->n_dims > MANIFEST_DIMS) {
         return bad(op, array->name, "too many dimensions", ret_failure);
     }
+    if (is_varying(array)) {
+        return 0;
+    }
     for (uint32_t i = 0; i < array->n_dims; i++) {
         if (!is_dim_sound(op, &array->dims[i])) {
             return bad(op, array->name, "a dimension is no integer parameter of at least 1",
@@ -260,24 +320,28 @@ static int check_array(const struct manifest_op *op, const struct manifest_array
     return 0;
 }
 
-/* The op's arrays, inputs first: index < n_in + n_out. */
+/* The op's arrays, inputs, outputs and constants: index < n_in + n_out + n_consts. */
 static const struct manifest_array *array_at(const struct manifest_op *op, uint32_t index)
 {
-    return index < op->n_in ? &op->in[index] : &op->out[index - op->n_in];
+    if (index < op->n_in) {
+        return &op->in[index];
+    }
+    index -= op->n_in;
+    return index < op->n_out ? &op->out[index] : &op->consts[index - op->n_out];
 }
 
 static int check_arrays(const struct manifest_op *op, struct failure *ret_failure)
 {
     if (op->n_in == 0 || op->n_in > LIMIT_IN || op->n_out == 0 || op->n_out > LIMIT_OUT ||
-        op->n_in + op->n_out > WORK_REFS) {
-        return bad(op, "in, out", "too few or too many arrays", ret_failure);
+        op->n_in + op->n_out > WORK_REFS || op->n_consts > LIMIT_CONSTS) {
+        return bad(op, "in, const, out", "too few or too many arrays", ret_failure);
     }
-    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
+    for (uint32_t i = 0; i < op->n_in + op->n_out + op->n_consts; i++) {
         const struct manifest_array *array = array_at(op, i);
         int r;
 
         if (!is_name(array->name)) {
-            return bad(op, "in, out", "a name is not [a-z][a-z0-9_]*", ret_failure);
+            return bad(op, "in, const, out", "a name is not [a-z][a-z0-9_]*", ret_failure);
         }
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(array->name, array_at(op, k)->name) == 0) {
@@ -288,6 +352,36 @@ static int check_arrays(const struct manifest_op *op, struct failure *ret_failur
         if (r < 0) {
             return r;
         }
+    }
+    return 0;
+}
+
+/*
+ * At most one varying array, an input but the first, and exactly one input with its ends.  It comes
+ * whole: neither is it cut into leaves, nor is there a tail.
+ */
+static int check_varying(const struct manifest_op *op, struct failure *ret_failure)
+{
+    uint32_t n_varying = 0, n_ends = 0;
+
+    for (uint32_t i = 0; i < op->n_in + op->n_out + op->n_consts; i++) {
+        const struct manifest_array *array = array_at(op, i);
+
+        n_varying += is_varying(array);
+        n_ends += array->is_ends != 0;
+        if (is_varying(array) && (i == 0 || i >= op->n_in)) {
+            return bad(op, array->name, "only an input but the first may be varying", ret_failure);
+        }
+        if (array->is_ends != 0 &&
+            (i >= op->n_in || array->dtype != DTYPE_U32 || array->n_dims != 0)) {
+            return bad(op, array->name, "ends are an input of u32", ret_failure);
+        }
+    }
+    if (n_varying > 1 || n_ends != n_varying) {
+        return bad(op, "in", "one input may be varying, and one has its ends", ret_failure);
+    }
+    if (n_varying == 1 && (op->kind != OP_MAP || (op->tails & ~TAIL_BIT(TAIL_ERROR)) != 0)) {
+        return bad(op, "in", "a varying input goes with neither reduce nor tail", ret_failure);
     }
     return 0;
 }
@@ -332,7 +426,10 @@ int manifest_check(const struct manifest_op *op, struct failure *ret_failure)
         return bad(op, "tolerance", "not a number of ulps", ret_failure);
     }
     r = check_params(op, ret_failure);
-    return r < 0 ? r : check_arrays(op, ret_failure);
+    if (r == 0) {
+        r = check_arrays(op, ret_failure);
+    }
+    return r == 0 ? check_varying(op, ret_failure) : r;
 }
 
 /* ---- pack ---------------------------------------------------------------------------------- */
@@ -495,6 +592,47 @@ static int pack_param(const struct manifest_op *op, const struct manifest_param 
                            : pack_integer(op, param, value, params, ret_failure);
 }
 
+/* The product of what the parameter may not be less than; INT64_MAX where that is more. */
+static int64_t least_of(const struct manifest_op *op, const struct manifest_param *param,
+                        const uint8_t *params)
+{
+    int64_t least = 1;
+
+    for (uint32_t i = 0; i < param->n_at_least; i++) {
+        int64_t factor = load_integer(find_param(op, param->at_least[i]), params);
+
+        if (__builtin_mul_overflow(least, factor, &least)) {
+            return INT64_MAX;
+        }
+    }
+    return least;
+}
+
+/* Hold a packed parameter to at_least: a value is refused, a default (is_given false) raised. */
+static int bound_param(const struct manifest_op *op, const struct manifest_param *param,
+                       bool is_given, uint8_t *params, struct failure *ret_failure)
+{
+    int64_t value = load_integer(param, params), least = least_of(op, param, params);
+    char product[MANIFEST_FACTORS * (MANIFEST_NAME_SIZE + 3)] = "";
+    size_t length = 0;
+
+    if (value >= least) {
+        return 0;
+    }
+    if (!is_given && least <= param->i_max) {
+        memcpy(params + param->offset, &least, param_types[param->type].size);
+        return 0;
+    }
+    for (uint32_t i = 0; i < param->n_at_least; i++) {
+        length += (size_t)snprintf(product + length, sizeof(product) - length, "%s%s",
+                                   i == 0 ? "" : " * ", param->at_least[i]);
+    }
+    return fail(ret_failure, STATUS_RANGE, param->name,
+                "op \"%s\": parameter \"%s\" is %s%" PRId64 "; it must be at least %s, %" PRId64,
+                op->name, param->name, is_given ? "" : "at most ", is_given ? value : param->i_max,
+                product, least);
+}
+
 int manifest_pack(const struct manifest_op *op, const struct value *values, uint32_t n_values,
                   uint8_t ret_params[LIMIT_PARAM_BYTES], struct failure *ret_failure)
 {
@@ -512,31 +650,42 @@ int manifest_pack(const struct manifest_op *op, const struct value *values, uint
             return r;
         }
     }
+    for (uint32_t i = 0; i < op->n_params; i++) {
+        const struct manifest_param *param = &op->params[i];
+
+        if (param->n_at_least > 0) {
+            bool is_given = find_value(values, n_values, param->name) != NULL;
+
+            r = bound_param(op, param, is_given, params, ret_failure);
+        }
+        if (r < 0) {
+            return r;
+        }
+    }
     memcpy(ret_params, params, sizeof(params));
     return 0;
 }
 
 /* ---- record sizes -------------------------------------------------------------------------- */
 
-/* The value of an integer parameter. */
-static int64_t load_integer(const struct manifest_param *param, const uint8_t *params)
+uint32_t manifest_varying(const struct manifest_op *op)
 {
-    const uint8_t *at = params + param->offset;
-    int32_t i32;
-    uint32_t u32;
-    int64_t i64;
-
-    switch (param->type) {
-    case PARAM_I32:
-        memcpy(&i32, at, sizeof(i32));
-        return i32;
-    case PARAM_U32:
-        memcpy(&u32, at, sizeof(u32));
-        return u32;
-    default:
-        memcpy(&i64, at, sizeof(i64));
-        return i64;
+    for (uint32_t i = 1; i < op->n_in; i++) {
+        if (is_varying(&op->in[i])) {
+            return i;
+        }
     }
+    return 0;
+}
+
+uint32_t manifest_ends(const struct manifest_op *op)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < op->n_in && op->in[i].is_ends == 0) {
+        i++;
+    }
+    return i;
 }
 
 int manifest_record_size(const struct manifest_op *op, const struct manifest_array *array,
@@ -544,7 +693,7 @@ int manifest_record_size(const struct manifest_op *op, const struct manifest_arr
 {
     uint64_t size = dtype_size(array->dtype);
 
-    for (uint32_t i = 0; i < array->n_dims; i++) {
+    for (uint32_t i = 0; i < array->n_dims && !is_varying(array); i++) {
         const struct manifest_dim *dim = &array->dims[i];
         int64_t n = dim->fixed != 0 ? dim->fixed : load_integer(find_param(op, dim->param), params);
 

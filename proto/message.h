@@ -50,9 +50,11 @@ struct msg_options {
     enum tail tail;
     char device[WORKER_DEVICE_SIZE]; /* "" = any */
     bool wants_timing;
-    uint32_t window;   /* job.open; 0 = default */
-    uint64_t max_push; /* job.open; 0 = default */
-    bool is_unordered; /* job.open; ordered = false */
+    uint32_t n_consts;
+    uint64_t consts[LIMIT_CONSTS]; /* their ids, in the order of the manifest */
+    uint32_t window;               /* job.open; 0 = default */
+    uint64_t max_push;             /* job.open; 0 = default */
+    bool is_unordered;             /* job.open; ordered = false */
 };
 
 struct msg_run {
@@ -76,6 +78,14 @@ struct msg_job_push {
 
 struct msg_job { /* job.close, job.cancel */
     uint64_t job;
+};
+
+struct msg_const_put {
+    uint32_t n_data; /* elements of the payload array */
+};
+
+struct msg_const { /* const.drop, and the result of const.put */
+    uint64_t id;
 };
 
 struct msg_job_list {
@@ -233,6 +243,7 @@ struct msg_device {
     X(chunks_waiting_urgent, "pushes with chunks not yet released now, urgent")                    \
     X(chunks_waiting_normal, "the same, normal")                                                   \
     X(chunks_waiting_bulk, "the same, bulk")                                                       \
+    X(consts, "constants held now, for connections or for jobs")                                   \
     X(bytes_in, "bytes received from clients")                                                     \
     X(bytes_out, "bytes sent to clients")                                                          \
     X(errors_total, "requests and pushes answered with an error")                                  \

@@ -21,6 +21,8 @@
     X(JOB_CLOSE, "job.close", 1, 1, -1)                                                            \
     X(JOB_CANCEL, "job.cancel", 1, 1, -1)                                                          \
     X(JOB_LIST, "job.list", 0, 1, -1)                                                              \
+    X(CONST_PUT, "const.put", 2, 2, 1)                                                             \
+    X(CONST_DROP, "const.drop", 1, 1, -1)                                                          \
     X(STATS, "stats", 0, 0, -1)                                                                    \
     X(DEVICE_LIST, "device.list", 0, 0, -1)                                                        \
     X(EVENTS_SUBSCRIBE, "events.subscribe", 1, 1, -1)

@@ -26,7 +26,7 @@
 
 #include <stdint.h>
 
-#define WORKER_ABI        1
+#define WORKER_ABI        2
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
 /* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
@@ -58,10 +58,10 @@ struct work_entry {
     uint32_t job_slot; /* of the job block */
     uint32_t n_records;
     work_ref ref[5];
-    uint64_t tag;       /* the front end's own */
-    uint32_t tail_size; /* bytes of the last record of input 0 if it is short, else 0 */
-    uint16_t kind;      /* enum work_kind */
-    uint16_t flags;     /* WORK_TIMED or 0 */
+    uint64_t varying_size; /* bytes of the varying input, 0 where the op has none */
+    uint32_t tail_size;    /* bytes of the last record of input 0 if it is short, else 0 */
+    uint16_t kind;         /* enum work_kind */
+    uint16_t flags;        /* WORK_TIMED or 0 */
 };
 _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line");
 
@@ -104,11 +104,22 @@ struct done_entry {
 
 /* ---- job block ---------------------------------------------------------------------------- */
 
+/*
+ * A constant: its bytes lie in a segment, whole and unchanging, for as long as a job names it.  A
+ * worker may keep a copy, on the device for instance, under its id, which is never used again for
+ * other bytes; so nobody tells a worker of constants but by the jobs that name them.
+ */
+struct job_const {
+    work_ref ref;
+    uint64_t id;
+};
+
 struct job_block {
     uint32_t op; /* index in the manifest, in the order announced */
     uint32_t zero;
     uint8_t params[LIMIT_PARAM_BYTES];
-    uint8_t reserved[56];
+    struct job_const consts[LIMIT_CONSTS]; /* as many as the op has */
+    uint8_t reserved[24];
 };
 _Static_assert(sizeof(struct job_block) == 256, "a job slot is four cache lines");
 

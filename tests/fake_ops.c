@@ -1,5 +1,5 @@
 /*
- * The fake ops.  They need no CUDA form, so each is a manifest and plain functions.
+ * The fake ops.  Most need no CUDA form, so each is a manifest and plain functions.
  */
 #include "tests/fake_ops.h"
 
@@ -115,7 +115,7 @@ uint64_t fake_chain(const uint32_t *records, uint32_t n_records)
         .name = "add", .type = PARAM_U32, .i_max = UINT32_MAX                                      \
     }
 
-static const struct manifest_op manifests[FAKE_COUNT] = {
+static const struct manifest_op manifests[] = {
     [FAKE_AFFINE] = {.abi = MANIFEST_ABI,
                      .kind = OP_MAP,
                      .name = "affine",
@@ -172,10 +172,10 @@ static const struct op_code chain = {.manifest = &manifests[FAKE_CHAIN],
                                      .merge = chain_merge,
                                      .finish = chain_finish};
 
+extern const struct op_code op_palette, op_spans;
+
 const struct op_code *const op_codes[] = {
-    [FAKE_AFFINE] = &affine,
-    [FAKE_GATE] = &gate,
-    [FAKE_WIDTH] = &width,
-    [FAKE_CHAIN] = &chain,
+    [FAKE_AFFINE] = &affine, [FAKE_GATE] = &gate,          [FAKE_WIDTH] = &width,
+    [FAKE_CHAIN] = &chain,   [FAKE_PALETTE] = &op_palette, [FAKE_SPANS] = &op_spans,
 };
 const uint32_t n_op_codes = FAKE_COUNT;

@@ -7,12 +7,14 @@
  *     width    map      u8[16], tail short -> u32: the number of chunks of the call, in the upper
  *                       half the bytes of the record; wants FAKE_PARALLEL records at once
  *     chain    reduce   u32 -> u64, leaves of FAKE_LEAF: a fold that depends on the order
+ *     palette  map      } as tests/operands has them: with constants, with a varying input
+ *     spans    map      }
  */
 #pragma once
 
 #include "cuda/registry.h"
 
-enum { FAKE_AFFINE, FAKE_GATE, FAKE_WIDTH, FAKE_CHAIN, FAKE_COUNT };
+enum { FAKE_AFFINE, FAKE_GATE, FAKE_WIDTH, FAKE_CHAIN, FAKE_PALETTE, FAKE_SPANS, FAKE_COUNT };
 
 #define FAKE_PARALLEL 16u
 #define FAKE_LEAF     4u

@@ -106,6 +106,10 @@ ROUND_TRIP(job_close, msg_job, params, codec_unpack_job,
            codec_pack_job(packer, 1, METHOD_JOB_CLOSE, msg), 0)
 ROUND_TRIP(job_cancel, msg_job, params, codec_unpack_job,
            codec_pack_job(packer, 1, METHOD_JOB_CANCEL, msg), 0)
+ROUND_TRIP(const_put, msg_const_put, params, codec_unpack_const_put,
+           codec_pack_const_put(packer, 1, msg), msg->n_data)
+ROUND_TRIP(const_drop, msg_const, params, codec_unpack_const_drop,
+           codec_pack_const_drop(packer, 1, msg), 0)
 ROUND_TRIP(job_list, msg_job_list, params, codec_unpack_job_list,
            codec_pack_job_list(packer, 1, msg), 0)
 
@@ -120,6 +124,8 @@ ROUND_TRIP(job_opened, msg_job_opened, result, codec_unpack_job_opened,
            codec_pack_job_opened(packer, 1, msg), 0)
 ROUND_TRIP(job_closed, msg_job_closed, result, codec_unpack_job_closed,
            codec_pack_job_closed(packer, 1, msg), 0)
+ROUND_TRIP(const_result, msg_const, result, codec_unpack_const_result,
+           codec_pack_const_result(packer, 1, msg), 0)
 ROUND_TRIP(job_state, msg_job_state, result, codec_unpack_job_state,
            codec_pack_job_state(packer, 1, msg), 0)
 ROUND_TRIP(stats, msg_stats, result, codec_unpack_stats, codec_pack_stats(packer, 1, msg), 0)
@@ -230,6 +236,7 @@ static void serve(const struct rpc_message *message)
         [METHOD_JOB_OPEN] = job_open,   [METHOD_JOB_PUSH] = job_push,
         [METHOD_JOB_CLOSE] = job_close, [METHOD_JOB_CANCEL] = job_cancel,
         [METHOD_JOB_LIST] = job_list,   [METHOD_STATS] = nothing,
+        [METHOD_CONST_PUT] = const_put, [METHOD_CONST_DROP] = const_drop,
         [METHOD_DEVICE_LIST] = nothing, [METHOD_EVENTS_SUBSCRIBE] = subscribe,
     };
 
@@ -241,7 +248,7 @@ static void serve(const struct rpc_message *message)
 static void receive(const struct rpc_message *message)
 {
     static void (*const results[])(const struct rpc_message *message) = {
-        hello_result, run_result,     job_opened,      job_closed,         job_state,
+        hello_result, run_result,     job_opened,      job_closed,         job_state, const_result,
         stats,        op_list_result, job_list_result, device_list_result, error,
     };
 

@@ -48,6 +48,8 @@ REQUESTS = [
     ("job-close", request("job.close", 1)),
     ("job-cancel", request("job.cancel", 1)),
     ("job-list", request("job.list", {"all": True})),
+    ("const-put", request("const.put", {}, [b"\x01\x02\x03"])),
+    ("const-drop", request("const.drop", 3)),
     ("stats", request("stats")),
     ("device-list", request("device.list")),
     ("unknown-method", request("no.such.method", 1, [2], {"three": 3})),

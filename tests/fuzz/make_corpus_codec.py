@@ -31,7 +31,7 @@ def pack(value):
 
 def requests():
     options = {"priority": "urgent", "deadline_ns": 10**9, "require": "gpu", "tail": "short",
-               "device": "cuda1", "timing": True}
+               "device": "cuda1", "timing": True, "consts": [1, 2**53 - 1]}
     job = dict(options, window=64, max_push=1 << 20, ordered=False)
     many = {f"p{i}": i for i in range(17)}
     good = {
@@ -46,6 +46,8 @@ def requests():
         "job.close": [[1]],
         "job.cancel": [[2**53 - 1]],
         "job.list": [[], [{"all": True}], [{"all": False}]],
+        "const.put": [[{}, [b"abc"]], [NIL, []]],
+        "const.drop": [[7]],
         "stats": [[]],
         "device.list": [[]],
     }
@@ -58,7 +60,8 @@ def requests():
         "run": [[], [NIL], [b"copy"], [[["copy", {}]]], [LONG], ["copy", []], ["copy", many],
                 ["copy", Pairs([("a", 1), ("a", 2)])], ["copy", Pairs([(1, 1)])],
                 ["copy", {"a": True}], ["copy", {"a": 2**64 - 1}], ["copy", {"a": LONG}],
-                ["copy", {}, {"window": 3}], ["copy", {}, {"consts": []}],
+                ["copy", {}, {"window": 3}], ["copy", {}, {"consts": 7}],
+                ["copy", {}, {"consts": [1, 2, 3]}], ["copy", {}, {"consts": ["1"]}],
                 ["copy", {}, {"timing": 1}], ["copy", {}, {"priority": "fast"}],
                 ["copy", {}, {}, {}], ["copy", {}, {}, [5]], ["copy", {}, {}, [[1, 0, 64]]],
                 ["copy", {}, {}, [msgpack.ExtType(1, b"x")]], ["copy", {}, {}, [NIL] * 5],
@@ -68,6 +71,8 @@ def requests():
         "job.push": [[1], [NIL, 0], [-1, 0], [2**53, 0], ["1", 0], [1, 0, {"out": []}]],
         "job.close": [[1.0], [NIL]],
         "job.list": [[{"all": 1}]],
+        "const.put": [[{}], [{"device": 1}, [b"a"]], [{}, [b"a", b"b"]], [{}, 5]],
+        "const.drop": [[NIL], [-1], ["1"]],
         "no.such.method": [[1, [2], {"three": 3}]],
     }
     for kind, methods in (("good", good), ("bad", bad)):
@@ -84,9 +89,13 @@ TIMING = {"queue_ns": 1, "in_ns": 2, "compute_ns": 3, "out_ns": 4}
 OP = {"name": "blend", "doc": "Blends.", "kind": "reduce", "leaf": 1024, "min_parallel": 64,
       "tolerance": 1.5, "tail": ["error", "zero", "later", 5], "backends": ["cpu"],
       "in": [{"name": "x", "dtype": "f32", "shape": []},
-             {"name": "y", "dtype": "u8", "shape": [3, "block"]}],
+             {"name": "y", "dtype": "u8", "shape": [3, "block"]},
+             {"name": "to", "dtype": "u32", "ends": True},
+             {"name": "text", "dtype": "u8", "shape": ["*"]}],
+      "const": [{"name": "w", "dtype": "u16", "shape": ["block", 2]}],
       "out": [{"name": "z", "dtype": "c64"}],
-      "params": [{"name": "block", "type": "u32", "default": 4096, "min": 1, "max": 65536},
+      "params": [{"name": "block", "type": "u32", "default": 4096, "min": 1, "max": 65536,
+                  "at_least": ["a", "b"]},
                  {"name": "a", "type": "f32", "required": True},
                  {"name": "b", "type": "f64", "default": -1, "min": -1.5, "max": 7},
                  {"name": "mode", "type": "choice", "choices": ["lo", "hi"], "default": "hi"}]}
@@ -100,6 +109,7 @@ def responses():
         "job-opened": {"job": 1, "credit": 3, "max_push": 1 << 22, "push_multiple": 1024,
                        "in_size": [4, 4], "out_size": [8]},
         "job-closed": {"pushed": 3},
+        "const": {"const": 5},
         "job-state": {"state": "cancelled"},
         "stats": dict({key: 3**i for i, key in enumerate(STATS)}, version="0.1.0", backend="cpu"),
         "op-list": [OP, dict(OP, kind="map")],
@@ -116,6 +126,7 @@ def responses():
            {"job": 1, "credit": 1, "max_push": 1, "in_size": {}},
            {"state": "lost"}, [{"device": LONG * 2}], [{"device": "x", "numa": 2**31}],
            [{"device": "x", "numa": "0"}], [{}], [5], [dict(OP, kind="flat")],
+           {"const": -1}, [dict(OP, const=[{}])], [dict(OP, const=[OP["in"][0]] * 3)],
            [dict(OP, tail=5)], [dict(OP, tolerance="x")], [dict(OP, tolerance=3)],
            [dict(OP, out=[{"name": "z", "dtype": "u8", "shape": [0]}])],
            [dict(OP, params=[{"name": "p", "type": "choice", "default": "x"}])],

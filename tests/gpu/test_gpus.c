@@ -1,7 +1,7 @@
 /*
  * A machine with several GPUs: all are found, each does its share, and one that faults is nothing
- * to the other.  The daemon's workers have the op of fault.cu.  What needs no GPU is in
- * test_devices.c.
+ * to the other.  The daemon's workers have the ops of fault.cu and tests/operands.  What needs no
+ * GPU is in test_devices.c.
  */
 #include "tests/check.h"
 #include "tests/harness.h"
@@ -151,6 +151,36 @@ static void test_work_spreads_and_its_result_is_right(void)
     CHECK_MEM(wire_output(result, sizeof(sum)), &sum, sizeof(sum)); /* leaves in order */
 }
 
+/* One upload by the client is enough for every device, also for one whose worker is new. */
+static void test_constants_are_everywhere(void)
+{
+    enum { N = 4 << 20 };
+    struct wire *wire = start(create());
+    uint32_t *colors = random_new(256 * sizeof(*colors));
+    uint64_t start_value = random_u64() / 4, sum;
+    int64_t ids[2];
+
+    ids[0] = wire_number(wire_call(wire, "const.put", "[{}, [%b]]", colors, (size_t)1024), "const");
+    ids[1] = wire_number(
+        wire_call(wire, "const.put", "[{}, [%b]]", &start_value, sizeof(start_value)), "const");
+    for (unsigned round = 0; round < 4; round++) {
+        const uint8_t *bytes = random_new(N);
+        const msgpack_object *result =
+            wire_call(wire, "run", "['palette', {colors: 256}, {consts: [%lu, %lu]}, [%b]]",
+                      (uint64_t)ids[0], (uint64_t)ids[1], bytes, (size_t)N);
+        const uint8_t *out = wire_output(result, N * sizeof(sum));
+
+        CHECK_STR(wire_text(result, "device"), "cuda0,cuda1");
+        for (size_t i = 0; i < N; i++) {
+            memcpy(&sum, out + i * sizeof(sum), sizeof(sum));
+            CHECK_EQ(sum, 3 * start_value + colors[bytes[i]]);
+        }
+        wire_error_is(wire, wire_send(wire, "run", "['fault', {kind: 'trap'}, {}, [<5000>]]"),
+                      "DEVICE_LOST", "device cuda");
+        await_ready(wire, 2);
+    }
+}
+
 static void test_a_fault_is_nothing_to_the_other(void)
 {
     static const char *const kinds[] = {"address", "trap", "misaligned"};
@@ -203,5 +233,6 @@ static void test_a_killed_worker_is_nothing_to_the_other(void)
 CHECK_MAIN(CHECK_TEST(test_all_are_found),
            CHECK_TEST(test_one_of_them_by_uuid_and_among_the_visible),
            CHECK_TEST(test_work_spreads_and_its_result_is_right),
+           CHECK_TEST(test_constants_are_everywhere),
            CHECK_TEST(test_a_fault_is_nothing_to_the_other),
            CHECK_TEST(test_a_killed_worker_is_nothing_to_the_other))

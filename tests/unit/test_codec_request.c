@@ -45,7 +45,8 @@ static void test_run_with_everything(void)
     CHECK_EQ(codec_unpack_run(
                  params_from("['saxpy', {'a': 2.5, 'mode': 'fast', 'n': -7}, {'priority': 'urgent',"
                              " 'deadline_ns': 5000000000, 'require': 'gpu', 'tail': 'short',"
-                             " 'device': 'cuda1', 'timing': true}, [nil, nil]]"),
+                             " 'device': 'cuda1', 'timing': true, 'consts': [7, 9007199254740991]},"
+                             " [nil, nil]]"),
                  &msg, &failure),
              0);
     CHECK_STR(msg.op.name, "saxpy");
@@ -63,6 +64,9 @@ static void test_run_with_everything(void)
     CHECK_EQ(msg.options.tail, TAIL_SHORT);
     CHECK_STR(msg.options.device, "cuda1");
     CHECK(msg.options.wants_timing);
+    CHECK_EQ(msg.options.n_consts, 2);
+    CHECK_EQ(msg.options.consts[0], 7);
+    CHECK_EQ(msg.options.consts[1], (UINT64_C(1) << 53) - 1);
     CHECK_EQ(msg.n_data, 2);
 }
 
@@ -84,6 +88,7 @@ static void test_run_with_defaults(void)
         CHECK_EQ(msg.options.tail, TAIL_ERROR);
         CHECK_STR(msg.options.device, "");
         CHECK(!msg.options.wants_timing);
+        CHECK_EQ(msg.options.n_consts, 0);
         CHECK_EQ(msg.n_data, 0);
     }
 }
@@ -129,7 +134,15 @@ static void test_small_requests(void)
     struct msg_job job;
     struct msg_job_list job_list;
     struct msg_op_list op_list;
+    struct msg_const_put put;
+    struct msg_const constant;
 
+    CHECK_EQ(codec_unpack_const_put(params_from("[{}, [nil]]"), &put, &failure), 0);
+    CHECK_EQ(put.n_data, 1);
+    CHECK_EQ(codec_unpack_const_put(params_from("[nil, []]"), &put, &failure), 0);
+    CHECK_EQ(put.n_data, 0);
+    CHECK_EQ(codec_unpack_const_drop(params_from("[3]"), &constant, &failure), 0);
+    CHECK_EQ(constant.id, 3);
     CHECK_EQ(codec_unpack_job(params_from("[12]"), &job, &failure), 0);
     CHECK_EQ(job.job, 12);
     CHECK_EQ(codec_unpack_job_list(params_from("[{'all': true}]"), &job_list, &failure), 0);
@@ -144,7 +157,7 @@ static void test_small_requests(void)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-enum request { HELLO, OP_LIST, RUN, OPEN, PUSH, JOB, JOB_LIST };
+enum request { HELLO, OP_LIST, RUN, OPEN, PUSH, JOB, CONST_PUT, CONST_DROP, JOB_LIST };
 
 static int unpack_request(enum request request, const msgpack_object_array *params, void *ret_msg)
 {
@@ -161,6 +174,10 @@ static int unpack_request(enum request request, const msgpack_object_array *para
         return codec_unpack_job_push(params, ret_msg, &failure);
     case JOB:
         return codec_unpack_job(params, ret_msg, &failure);
+    case CONST_PUT:
+        return codec_unpack_const_put(params, ret_msg, &failure);
+    case CONST_DROP:
+        return codec_unpack_const_drop(params, ret_msg, &failure);
     default:
         return codec_unpack_job_list(params, ret_msg, &failure);
     }
@@ -185,9 +202,10 @@ static const struct refusal refusals[] = {
     {HELLO, "[{'api': 1, 'api': 1}]", STATUS_INVALID_PARAM, "api",
      "option \"api\" stands there twice"},
     {RUN, "['copy', {}, {'window': 4}]", STATUS_INVALID_PARAM, "window",
-     "no option \"window\"; there is priority, deadline_ns, require, tail, device, timing"},
-    {RUN, "['copy', {}, {'consts': []}]", STATUS_INVALID_PARAM, "consts",
-     "option \"consts\" is not in this version"},
+     "no option \"window\"; there is priority, deadline_ns, require, tail, device, timing, "
+     "consts"},
+    {CONST_PUT, "[{'device': 1}, [nil]]", STATUS_INVALID_PARAM, "device",
+     "no option \"device\"; there is none"},
     {OPEN, "['copy', {}, {'after': [1]}]", STATUS_INVALID_PARAM, "after",
      "option \"after\" is not in this version"},
     {PUSH, "[1, 0, {'out': []}]", STATUS_INVALID_PARAM, "out",
@@ -219,6 +237,13 @@ static const struct refusal refusals[] = {
     {PUSH, "['1', 0]", STATUS_INVALID_PARAM, "job",
      "parameter \"job\": must be an integer, not a string"},
     {JOB, "[nil]", STATUS_INVALID_PARAM, "job", "parameter \"job\" is missing"},
+    {RUN, "['copy', {}, {'consts': 7}]", STATUS_INVALID_PARAM, "consts",
+     "option \"consts\": must be an array, not an integer"},
+    {RUN, "['copy', {}, {'consts': [1, 'x']}]", STATUS_INVALID_PARAM, "consts",
+     "option \"consts\": must be an integer, not a string"},
+    {CONST_DROP, "[nil]", STATUS_INVALID_PARAM, "const", "parameter \"const\" is missing"},
+    {CONST_DROP, "['1']", STATUS_INVALID_PARAM, "const",
+     "parameter \"const\": must be an integer, not a string"},
     {JOB_LIST, "[{'all': 'yes'}]", STATUS_INVALID_PARAM, "all",
      "option \"all\": must be true or false, not a string"},
     /* ranges */
@@ -246,6 +271,9 @@ static const struct refusal refusals[] = {
      "option \"api\": 4294967296 is more than 4294967295"},
     {PUSH, "[9007199254740992, 0]", STATUS_RANGE, "job",
      "parameter \"job\": 9007199254740992 is more than 9007199254740991"},
+    {RUN, "['copy', {}, {'consts': [1, 9007199254740992]}]", STATUS_RANGE, "consts",
+     "option \"consts\": 9007199254740992 is more than 9007199254740991"},
+    {CONST_DROP, "[-1]", STATUS_RANGE, "const", "parameter \"const\": -1 is less than 0"},
     {JOB, "[-1]", STATUS_RANGE, "job", "parameter \"job\": -1 is less than 0"},
     /* the op's own parameters */
     {RUN, "['copy', {'a': 1, 'a': 2}]", STATUS_INVALID_PARAM, "a",
@@ -265,6 +293,10 @@ static const struct refusal refusals[] = {
     /* counts, and what comes later */
     {RUN, "['copy', {}, {}, [nil, nil, nil, nil, nil]]", STATUS_INVALID_PARAM, "data",
      "parameter \"data\": 5 arrays are more than 4"},
+    {RUN, "['copy', {}, {'consts': [1, 2, 3]}]", STATUS_INVALID_PARAM, "consts",
+     "option \"consts\": 3 elements are more than 2"},
+    {CONST_PUT, "[{}, [nil, nil]]", STATUS_INVALID_PARAM, "data",
+     "parameter \"data\": 2 arrays are more than 1"},
     {RUN, "['copy', {}, {}, [[1, 0, 64]]]", STATUS_INVALID_PARAM, "data",
      "parameter \"data\": rings are not in this version"},
     {OPEN, "[[['copy', {}]]]", STATUS_INVALID_PARAM, "op",
@@ -318,12 +350,14 @@ static void test_packed_requests(void)
 
     run.op.values[0] = (struct value){.name = "a", .kind = VALUE_INT, .i = -3};
     run.op.values[1] = (struct value){.name = "m", .kind = VALUE_STRING, .s = "x"};
-    run.options = (struct msg_options){.priority = PRIORITY_URGENT, .tail = TAIL_ZERO};
+    run.options = (struct msg_options){
+        .priority = PRIORITY_URGENT, .tail = TAIL_ZERO, .n_consts = 2, .consts = {5, 77}};
     codec_pack_run(&packer, 4, &run);
     msgpack_pack_bin_with_body(&packer, "one", 3);
     msgpack_pack_bin_with_body(&packer, "two", 3);
     check_printed("[0, 4, \"run\", [\"saxpy\", {\"a\"=>-3, \"m\"=>\"x\"}, "
-                  "{\"priority\"=>\"urgent\", \"tail\"=>\"zero\"}, [\"one\", \"two\"]]]");
+                  "{\"priority\"=>\"urgent\", \"tail\"=>\"zero\", \"consts\"=>[5, 77]}, "
+                  "[\"one\", \"two\"]]]");
 
     open.options = (struct msg_options){
         .priority = PRIORITY_NORMAL, .window = 3, .is_unordered = true, .wants_timing = true};
@@ -341,6 +375,11 @@ static void test_packed_requests(void)
     check_printed("[0, 9, \"stats\", []]");
     codec_pack_device_list(&packer, 10);
     check_printed("[0, 10, \"device.list\", []]");
+    codec_pack_const_put(&packer, 11, &(struct msg_const_put){.n_data = 1});
+    msgpack_pack_bin_with_body(&packer, "x", 1);
+    check_printed("[0, 11, \"const.put\", [{}, [\"x\"]]]");
+    codec_pack_const_drop(&packer, 12, &(struct msg_const){.id = 5});
+    check_printed("[0, 12, \"const.drop\", [5]]");
 }
 
 CHECK_MAIN(CHECK_TEST(test_hello), CHECK_TEST(test_text_for_people_is_cut),

@@ -158,6 +158,7 @@ static void test_job_results_of_requests(void)
     struct msg_job_opened read;
     struct msg_job_closed closed;
     struct msg_job_state state;
+    struct msg_const constant;
 
     start_packing();
     codec_pack_job_opened(&packer, 5, &msg);
@@ -174,6 +175,10 @@ static void test_job_results_of_requests(void)
     CHECK_EQ(codec_unpack_job_state(&parse_packed()->result, &state, &failure), 0);
     CHECK_EQ(state.state, JOB_CANCELLED);
     check_printed("[1, 7, nil, {\"state\"=>\"cancelled\"}]");
+    codec_pack_const_result(&packer, 7, &(struct msg_const){.id = 31});
+    CHECK_EQ(codec_unpack_const_result(&parse_packed()->result, &constant, &failure), 0);
+    CHECK_EQ(constant.id, 31);
+    check_printed("[1, 7, nil, {\"const\"=>31}]");
     codec_pack_nil_result(&packer, 8);
     check_printed("[1, 8, nil, nil]");
     codec_pack_empty_result(&packer, 9);
@@ -241,11 +246,15 @@ static struct manifest_op make_op(void)
         .kind = OP_REDUCE,
         .name = "blend",
         .doc = "Everything a manifest can say.",
-        .n_in = 2,
+        .n_in = 4,
+        .n_consts = 1,
         .n_out = 1,
-        .n_params = 4,
+        .n_params = 5,
         .in = {{.name = "x", .dtype = DTYPE_F32},
-               {.name = "y", .dtype = DTYPE_U8, .n_dims = 2, .dims = {{3, ""}, {0, "block"}}}},
+               {.name = "y", .dtype = DTYPE_U8, .n_dims = 2, .dims = {{3, ""}, {0, "block"}}},
+               {.name = "to", .dtype = DTYPE_U32, .is_ends = 1},
+               {.name = "text", .dtype = DTYPE_U8, .n_dims = 1, .dims = {{0, MANIFEST_VARYING}}}},
+        .consts = {{.name = "w", .dtype = DTYPE_U16, .n_dims = 1, .dims = {{0, "block"}}}},
         .out = {{.name = "z", .dtype = DTYPE_C64, .n_dims = 1, .dims = {{32, ""}}}},
         .params = {{.name = "block",
                     .type = PARAM_U32,
@@ -264,7 +273,13 @@ static struct manifest_op make_op(void)
                     .type = PARAM_CHOICE,
                     .i_default = 1,
                     .n_choices = 2,
-                    .choices = {"lo", "hi"}}},
+                    .choices = {"lo", "hi"}},
+                   {.name = "pitch",
+                    .type = PARAM_I64,
+                    .is_bounded = true,
+                    .i_max = 99,
+                    .n_at_least = 2,
+                    .at_least = {"block", "block"}}},
         .tails = TAIL_BIT(TAIL_SHORT),
         .min_parallel = 64,
         .leaf = 1024,
@@ -290,14 +305,19 @@ static void test_op_list_result(void)
     check_printed(
         "[1, 1, nil, [{\"name\"=>\"blend\", \"doc\"=>\"Everything a manifest can say.\", "
         "\"kind\"=>\"reduce\", \"in\"=>[{\"name\"=>\"x\", \"dtype\"=>\"f32\", \"shape\"=>[]}, "
-        "{\"name\"=>\"y\", \"dtype\"=>\"u8\", \"shape\"=>[3, \"block\"]}], "
+        "{\"name\"=>\"y\", \"dtype\"=>\"u8\", \"shape\"=>[3, \"block\"]}, "
+        "{\"name\"=>\"to\", \"dtype\"=>\"u32\", \"shape\"=>[], \"ends\"=>true}, "
+        "{\"name\"=>\"text\", \"dtype\"=>\"u8\", \"shape\"=>[\"*\"]}], "
+        "\"const\"=>[{\"name\"=>\"w\", \"dtype\"=>\"u16\", \"shape\"=>[\"block\"]}], "
         "\"out\"=>[{\"name\"=>\"z\", \"dtype\"=>\"c64\", \"shape\"=>[32]}], "
         "\"params\"=>[{\"name\"=>\"block\", \"type\"=>\"u32\", \"default\"=>4096, \"min\"=>1, "
         "\"max\"=>1048576}, {\"name\"=>\"a\", \"type\"=>\"f32\", \"required\"=>true}, "
         "{\"name\"=>\"b\", \"type\"=>\"f64\", \"default\"=>0.500000, \"min\"=>-1.000000, "
         "\"max\"=>1000000000.000000}, "
         "{\"name\"=>\"mode\", \"type\"=>\"choice\", \"choices\"=>[\"lo\", \"hi\"], "
-        "\"default\"=>\"hi\"}], \"tail\"=>[\"error\", \"short\"], \"min_parallel\"=>64, "
+        "\"default\"=>\"hi\"}, {\"name\"=>\"pitch\", \"type\"=>\"i64\", \"default\"=>0, "
+        "\"min\"=>0, \"max\"=>99, \"at_least\"=>[\"block\", \"block\"]}], \"tail\"=>[\"error\", "
+        "\"short\"], \"min_parallel\"=>64, "
         "\"leaf\"=>1024, \"tolerance\"=>1.500000, \"backends\"=>[\"cpu\"]}]]");
 }
 

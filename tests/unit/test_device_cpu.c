@@ -211,14 +211,16 @@ static void check_widths(const uint32_t *outs, const struct width *expected, uin
 
 /*
  * Chunks of 3 records where 16 are wanted: six at once.  What is wide enough runs alone, or, once
- * it is known to be quick, with its neighbours; never beside another op or other parameters.
+ * it is known to be quick, with its neighbours; never beside another op, other parameters or
+ * constants.
  */
 static void test_narrow_chunks_run_together(void)
 {
     static uint8_t in[N_MAX][FAKE_PARALLEL * FAKE_BLOCK];
     uint32_t outs[N_MAX * FAKE_PARALLEL];
-    const struct width expected[] = {{6, 6}, {6, 6}, {6, 6}, {6, 6}, {6, 6}, {6, 6}, {2, 5}, {2, 5},
-                                     {1, 5}, {2, 5}, {2, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}};
+    const struct width expected[] = {{6, 6}, {6, 6}, {6, 6}, {6, 6}, {6, 6}, {6, 6},
+                                     {2, 5}, {2, 5}, {1, 5}, {2, 5}, {2, 5}, {1, 1},
+                                     {1, 1}, {2, 2}, {2, 2}, {1, 1}, {2, 2}, {2, 2}};
     const struct fake_params other = {.add = 1};
 
     set_up();
@@ -235,6 +237,10 @@ static void test_narrow_chunks_run_together(void)
         }
         if (i == 14) {
             work.tail_size = 5;
+        }
+        if (i > 14) { /* other constants */
+            work.const_ids[0] = 1;
+            work.const_ids[1] = i > 15 ? 3 : 2;
         }
         issue(work);
     }

@@ -82,6 +82,64 @@ static struct manifest_op make_reduce(void)
     return op;
 }
 
+static void vary(struct manifest_array *array)
+{
+    array->n_dims = 1;
+    array->dims[0] = (struct manifest_dim){.param = MANIFEST_VARYING};
+}
+
+/* Documents of any length, and a constant. */
+static struct manifest_op make_varying(void)
+{
+    struct manifest_op op = {
+        .abi = MANIFEST_ABI,
+        .kind = OP_MAP,
+        .name = "hash",
+        .n_in = 2,
+        .n_consts = 1,
+        .n_out = 1,
+        .in = {{.name = "ends", .dtype = DTYPE_U32, .is_ends = 1},
+               {.name = "text", .dtype = DTYPE_U16}},
+        .consts = {{.name = "salt", .dtype = DTYPE_U64, .n_dims = 1, .dims = {{.fixed = 5}}}},
+        .out = {{.name = "digest", .dtype = DTYPE_U64}},
+        .min_parallel = 1};
+
+    vary(&op.in[1]);
+    return op;
+}
+
+struct image_params {
+    uint32_t width, channels;
+    int64_t pitch;
+};
+
+/* Images whose rows may be longer than their pixels. */
+static struct manifest_op make_bounded(void)
+{
+    struct manifest_op op = make_varying();
+
+    op.n_params = 3;
+    op.params_size = sizeof(struct image_params);
+    op.params[0] = (struct manifest_param){.name = "width",
+                                           .type = PARAM_U32,
+                                           .offset = offsetof(struct image_params, width),
+                                           .i_default = 8,
+                                           .i_max = UINT32_MAX};
+    op.params[1] = (struct manifest_param){.name = "channels",
+                                           .type = PARAM_U32,
+                                           .offset = offsetof(struct image_params, channels),
+                                           .i_default = 3,
+                                           .i_max = UINT32_MAX};
+    op.params[2] = (struct manifest_param){.name = "pitch",
+                                           .type = PARAM_I64,
+                                           .offset = offsetof(struct image_params, pitch),
+                                           .i_default = 20,
+                                           .i_max = INT64_C(1) << 40,
+                                           .n_at_least = 2,
+                                           .at_least = {"width", "channels"}};
+    return op;
+}
+
 static void test_names_of_types(void)
 {
     for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
@@ -107,6 +165,19 @@ static void test_sound_ops(void)
     op.n_params = 0;
     op.params_size = 0;
     op.in[1].n_dims = 0;
+    CHECK_EQ(manifest_check(&op, &failure), 0);
+    CHECK_EQ(manifest_varying(&op), 0);
+    op = make_varying();
+    CHECK_EQ(manifest_check(&op, &failure), 0);
+    CHECK_EQ(manifest_varying(&op), 1);
+    CHECK_EQ(manifest_ends(&op), 0);
+    op.n_in = 3;
+    op.in[2] = op.in[0];
+    op.in[0] = (struct manifest_array){.name = "weight", .dtype = DTYPE_F32};
+    CHECK_EQ(manifest_check(&op, &failure), 0);
+    CHECK_EQ(manifest_varying(&op), 1);
+    CHECK_EQ(manifest_ends(&op), 2);
+    op = make_bounded();
     CHECK_EQ(manifest_check(&op, &failure), 0);
 }
 
@@ -175,6 +246,32 @@ BROKEN(break_choices_many, op->params[P_MODE].n_choices = MANIFEST_CHOICES + 1)
 BROKEN(break_choice_default, op->params[P_MODE].i_default = 2)
 BROKEN(break_choice_name, memset(op->params[P_MODE].choices[1], 'c', MANIFEST_NAME_SIZE))
 BROKEN(break_choice_twice, strcpy(op->params[P_MODE].choices[1], "lo"))
+BROKEN(break_n_consts, op->n_consts = LIMIT_CONSTS + 1)
+BROKEN(break_const_name, op->n_consts = 1)
+BROKEN(break_const_twice, *op = make_varying(); strcpy(op->consts[0].name, "text"))
+BROKEN(break_const_dtype, *op = make_varying(); op->consts[0].dtype = DTYPE_COUNT)
+BROKEN(break_varying_first, *op = make_varying(); op->in[0] = op->in[1]; op->n_in = 1)
+BROKEN(break_varying_out, *op = make_varying(); op->out[0].n_dims = 1; vary(&op->out[0]))
+BROKEN(break_varying_const, *op = make_varying(); vary(&op->consts[0]))
+BROKEN(break_varying_twice, *op = make_varying(); op->in[2] = op->in[1]; op->n_in = 3;
+       strcpy(op->in[2].name, "more"))
+BROKEN(break_varying_dims, *op = make_varying(); op->in[1].n_dims = 2; op->in[1].dims[1].fixed = 3)
+BROKEN(break_varying_reduce, *op = make_varying(); op->kind = OP_REDUCE; op->leaf = 4;
+       op->partial_size = 8)
+BROKEN(break_varying_tail, *op = make_varying(); op->tails = TAIL_BIT(TAIL_SHORT))
+BROKEN(break_no_ends, *op = make_varying(); op->in[0].is_ends = 0)
+BROKEN(break_ends_alone, op->in[1].is_ends = 1; op->in[1].dtype = DTYPE_U32; op->in[1].n_dims = 0)
+BROKEN(break_ends_dtype, *op = make_varying(); op->in[0].dtype = DTYPE_U64)
+BROKEN(break_ends_dims, *op = make_varying(); op->in[0].n_dims = 1; op->in[0].dims[0].fixed = 2)
+BROKEN(break_ends_out, *op = make_varying(); op->in[0].is_ends = 0; op->out[0].is_ends = 1)
+BROKEN(break_factor_unknown, *op = make_bounded(); strcpy(op->params[2].at_least[1], "depth"))
+BROKEN(break_factor_end, *op = make_bounded(); memset(op->params[2].at_least[1], 'w', 32))
+BROKEN(break_factor_float, *op = make_bounded(); op->params[1].type = PARAM_F32)
+BROKEN(break_factor_negative, *op = make_bounded(); op->params[1].type = PARAM_I32;
+       op->params[1].i_max = 9; op->params[1].i_min = -1)
+BROKEN(break_factor_itself, *op = make_bounded(); strcpy(op->params[2].at_least[1], "pitch"))
+BROKEN(break_factors_many, *op = make_bounded(); op->params[2].n_at_least = MANIFEST_FACTORS + 1)
+BROKEN(break_factors_of_float, *op = make_bounded(); op->params[2].type = PARAM_F64)
 
 static void test_broken_ops(void)
 {
@@ -182,7 +279,7 @@ static void test_broken_ops(void)
         void (*break_op)(struct manifest_op *op);
         const char *message;
     } cases[] = {
-        {break_abi, "ABI 2, not 1"},
+        {break_abi, "ABI 3, not 2"},
         {break_kind, "kind"},
         {break_name_empty, "name"},
         {break_name_case, "name"},
@@ -240,6 +337,29 @@ static void test_broken_ops(void)
         {break_choice_default, "choices"},
         {break_choice_name, "choices"},
         {break_choice_twice, "choices"},
+        {break_n_consts, "arrays"},
+        {break_const_name, "name"},
+        {break_const_twice, "two arrays"},
+        {break_const_dtype, "dtype"},
+        {break_varying_first, "text: only an input but the first"},
+        {break_varying_out, "digest: only an input but the first"},
+        {break_varying_const, "salt: only an input but the first"},
+        {break_varying_twice, "one input may be varying"},
+        {break_varying_dims, "dimension"},
+        {break_varying_reduce, "neither reduce nor tail"},
+        {break_varying_tail, "neither reduce nor tail"},
+        {break_no_ends, "one has its ends"},
+        {break_ends_alone, "one has its ends"},
+        {break_ends_dtype, "ends are an input of u32"},
+        {break_ends_dims, "ends are an input of u32"},
+        {break_ends_out, "ends are an input of u32"},
+        {break_factor_unknown, "at_least"},
+        {break_factor_end, "at_least"},
+        {break_factor_float, "at_least"},
+        {break_factor_negative, "at_least"},
+        {break_factor_itself, "at_least"},
+        {break_factors_many, "at_least"},
+        {break_factors_of_float, "at_least"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -261,7 +381,9 @@ static void test_random_bytes(void)
     printf("# seed %u\n", seed);
     srandom(seed);
     for (int round = 0; round < 20000; round++) {
-        struct manifest_op op = round % 2 == 0 ? make_op() : make_reduce();
+        struct manifest_op op = round % 3 == 0   ? make_op()
+                                : round % 3 == 1 ? make_reduce()
+                                                 : make_bounded();
         uint8_t *bytes = (uint8_t *)&op;
         uint8_t params[LIMIT_PARAM_BYTES];
         uint32_t size;
@@ -272,8 +394,10 @@ static void test_random_bytes(void)
         if (manifest_check(&op, &failure) < 0) {
             continue;
         }
-        if (manifest_pack(&op, &(struct value){"a", VALUE_INT, 1, 0, ""}, 1, params, &failure) ==
-            0) {
+        CHECK_LT(manifest_varying(&op), op.n_in);
+        CHECK_LT(manifest_ends(&op), op.n_in);
+        if (manifest_pack(&op, &(struct value){"a", VALUE_INT, 1, 0, ""}, round % 3 < 2, params,
+                          &failure) == 0) {
             for (uint32_t i = 0; i < op.n_in; i++) {
                 if (manifest_record_size(&op, &op.in[i], params, &size, &failure) == 0) {
                     CHECK_GE(size, 1);
@@ -429,6 +553,56 @@ static void test_pack_without_parameters(void)
     CHECK_STR(failure.message, "op \"blend\" has no parameter \"a\"; it has none");
 }
 
+/* What a parameter may not be less than: a value is refused, a default gives way. */
+static void test_pack_bounds(void)
+{
+    static const struct {
+        int64_t width, channels;
+        int64_t pitch; /* -1: not said */
+        int64_t packed;
+        const char *message; /* NULL: it is packed */
+    } cases[] = {
+        {8, 3, 24, 24, NULL},
+        {8, 3, 25, 25, NULL},
+        {8, 3, 23, 0,
+         "op \"hash\": parameter \"pitch\" is 23; it must be at least width * channels, 24"},
+        {0, 3, 0, 0, NULL},
+        {8, 3, -1, 24, NULL},
+        {6, 3, -1, 20, NULL},
+        {1 << 20, 1 << 20, -1, INT64_C(1) << 40, NULL},
+        {1 << 20, (1 << 20) + 1, -1, 0,
+         "op \"hash\": parameter \"pitch\" is at most 1099511627776; it must be at least width * "
+         "channels, 1099512676352"},
+        {UINT32_MAX, UINT32_MAX, 7, 0,
+         "op \"hash\": parameter \"pitch\" is 7; it must be at least width * channels, "
+         "9223372036854775807"},
+    };
+    const struct manifest_op op = make_bounded();
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const struct value values[] = {
+            {.name = "channels", .kind = VALUE_INT, .i = cases[i].channels},
+            {.name = "width", .kind = VALUE_INT, .i = cases[i].width},
+            {.name = "pitch", .kind = VALUE_INT, .i = cases[i].pitch},
+        };
+        uint32_t n_values = cases[i].pitch < 0 ? 2 : 3;
+        uint8_t params[LIMIT_PARAM_BYTES];
+        struct image_params read;
+        int r = manifest_pack(&op, values, n_values, params, &failure);
+
+        if (cases[i].message == NULL) {
+            CHECK_EQ(r, 0);
+            memcpy(&read, params, sizeof(read));
+            CHECK_EQ(read.pitch, cases[i].packed);
+            CHECK_EQ(read.width, cases[i].width);
+        } else {
+            CHECK_EQ(r, -STATUS_RANGE);
+            CHECK_STR(failure.message, cases[i].message);
+            CHECK_STR(failure.field, "pitch");
+        }
+    }
+}
+
 /* ---- record sizes -------------------------------------------------------------------------- */
 
 static void test_record_sizes(void)
@@ -446,6 +620,18 @@ static void test_record_sizes(void)
     CHECK_EQ(size, 2 * 3 * 10);
     CHECK_EQ(manifest_record_size(&op, &op.out[0], params, &size, &failure), 0);
     CHECK_EQ(size, 8 * 32);
+}
+
+static void test_record_sizes_of_operands(void)
+{
+    const struct manifest_op op = make_varying();
+    const uint8_t params[LIMIT_PARAM_BYTES] = {0};
+    uint32_t size = 0;
+
+    CHECK_EQ(manifest_record_size(&op, &op.in[1], params, &size, &failure), 0);
+    CHECK_EQ(size, 2);
+    CHECK_EQ(manifest_record_size(&op, &op.consts[0], params, &size, &failure), 0);
+    CHECK_EQ(size, 8 * 5);
 }
 
 static void test_record_size_limits(void)
@@ -511,6 +697,7 @@ CHECK_MAIN(CHECK_TEST(test_names_of_types), CHECK_TEST(test_sound_ops), CHECK_TE
            CHECK_TEST(test_random_bytes), CHECK_TEST(test_pack_everything),
            CHECK_TEST(test_pack_defaults), CHECK_TEST(test_pack_special_floats),
            CHECK_TEST(test_pack_refusals), CHECK_TEST(test_pack_required_and_f32),
-           CHECK_TEST(test_pack_without_parameters), CHECK_TEST(test_record_sizes),
+           CHECK_TEST(test_pack_without_parameters), CHECK_TEST(test_pack_bounds),
+           CHECK_TEST(test_record_sizes), CHECK_TEST(test_record_sizes_of_operands),
            CHECK_TEST(test_record_size_limits), CHECK_TEST(test_record_size_of_strange_parameters),
            CHECK_TEST(test_dimensions_of_every_integer_type))

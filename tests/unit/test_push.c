@@ -109,6 +109,44 @@ static void test_random_cuts(void)
     }
 }
 
+/* A varying input has the same room however many records there are, and all of them lie together.
+ */
+static void test_a_varying_input(void)
+{
+    enum { ROOM = 1 << 20 };
+    struct push_shape shape = shape_of(4, 2, 0);
+    struct pool *pool = make_pool();
+    struct push push = {0};
+    struct failure failure;
+    struct reader_sink sink;
+    uint32_t piece_records;
+    uint64_t pool_size;
+
+    shape.n_in = 2;
+    shape.n_arrays = 3;
+    shape.record_size[2] = 8;
+    shape.largest = 8;
+    shape.varying = 1;
+    shape.varying_size = ROOM;
+    CHECK_EQ(push_array_size(&shape, 1, 0), 0);
+    CHECK_EQ(push_array_size(&shape, 1, 1), ROOM);
+    CHECK_EQ(push_array_size(&shape, 1, 1000), ROOM);
+    CHECK_EQ(push_plan(&shape, 2 * MIB, &piece_records, &pool_size, &failure), 0);
+    CHECK_EQ(piece_records, 2 * MIB);
+    CHECK_EQ(push_plan(&shape, 2 * MIB + 1, &piece_records, &pool_size, &failure), -STATUS_TOO_BIG);
+    CHECK_EQ(push_plan(&shape, 3, &piece_records, &pool_size, &failure), 0);
+    CHECK_EQ(push_lease(&push, &shape, pool, 3, piece_records), 0);
+    CHECK_EQ(pool_used(pool), pool_size);
+    CHECK_GE(push_block(&push, &shape, 0, 1)->size, ROOM);
+    push_sink(&push, &shape, 1, ROOM, &sink);
+    CHECK_EQ(sink.n_pieces, 1);
+    CHECK_EQ(sink.pieces[0].iov_len, ROOM);
+    push_sink(&push, &shape, 1, 0, &sink);
+    CHECK_EQ(sink.n_pieces, 0);
+    push_release(&push, &shape, pool);
+    CHECK_EQ(pool_used(pool), 0);
+}
+
 static void test_too_many_pieces(void)
 {
     struct push_shape shape = shape_of(1, 1 << 20, 0);
@@ -138,5 +176,5 @@ static void test_padding_reaches_the_record_end_and_no_further(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_cuts_of_many_shapes), CHECK_TEST(test_random_cuts),
-           CHECK_TEST(test_too_many_pieces),
+           CHECK_TEST(test_a_varying_input), CHECK_TEST(test_too_many_pieces),
            CHECK_TEST(test_padding_reaches_the_record_end_and_no_further))

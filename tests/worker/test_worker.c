@@ -157,14 +157,14 @@ static void test_map_over_several_segments(void)
                      (struct work_entry){
                          .job_slot = 3,
                          .n_records = CHUNK,
-                         .ref = {WORK_REF(1, offset), WORK_REF(5, offset), WORK_REF(2, offset)},
-                         .tag = i});
+                         .ref = {WORK_REF(1, offset), WORK_REF(5, offset), WORK_REF(2, offset)}});
     }
     front_await(&front, answers, N_CHUNKS);
     for (uint32_t i = 0; i < N_CHUNKS; i++) {
         CHECK_EQ(answers[i].result.status, STATUS_OK);
         CHECK_EQ(answers[i].result.out_size[0], CHUNK * sizeof(float));
-        CHECK_EQ(answers[i].entry.tag % PRIORITY_COUNT, answers[i].priority);
+        uint64_t offset = WORK_REF_OFFSET(answers[i].entry.ref[0]);
+        CHECK_EQ(offset / (CHUNK * sizeof(float)) % PRIORITY_COUNT, answers[i].priority);
     }
     for (uint32_t i = 0; i < N_RECORDS; i++) {
         volatile float product = 2.5f * x[i]; /* rounded twice, never fused */

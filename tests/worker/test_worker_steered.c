@@ -63,8 +63,7 @@ static struct work_entry affine_entry(uint32_t i)
     return (struct work_entry){
         .job_slot = 1,
         .n_records = 1,
-        .ref = {WORK_REF(0, IN_OFFSET + i * 4), WORK_REF(0, OUT_OFFSET + i * 4)},
-        .tag = i};
+        .ref = {WORK_REF(0, IN_OFFSET + i * 4), WORK_REF(0, OUT_OFFSET + i * 4)}};
 }
 
 /*
@@ -98,7 +97,7 @@ static void test_urgent_overtakes(void)
         enum priority expected = i < N_URGENT              ? PRIORITY_URGENT
                                  : i < N_URGENT + N_NORMAL ? PRIORITY_NORMAL
                                                            : PRIORITY_BULK;
-        uint32_t at = (uint32_t)answers[i + 1].entry.tag;
+        uint64_t at = (WORK_REF_OFFSET(answers[i + 1].entry.ref[0]) - IN_OFFSET) / 4;
 
         CHECK_EQ(answers[i + 1].result.status, STATUS_OK);
         CHECK_EQ(answers[i + 1].priority, expected);
@@ -177,10 +176,14 @@ static void test_many_small_entries(void)
 
 /* ---- entries that are wrong ---------------------------------------------------------------- */
 
-#define SLOT_NO_OP 7 /* a job whose op does not exist */
-#define SLOT_WIDTH 2
-#define SLOT_CHAIN 3
-#define LAST       (SEGMENT_SIZE - 4)
+#define SLOT_NO_OP      7 /* a job whose op does not exist */
+#define SLOT_WIDTH      2
+#define SLOT_CHAIN      3
+#define SLOT_SPANS      4
+#define SLOT_PALETTE    5 /* its constants lie where the inputs do */
+#define SLOT_NO_CONST   6 /* it has one of two */
+#define SLOT_LATE_CONST 8
+#define LAST            (SEGMENT_SIZE - 4)
 
 static const struct bad_entry {
     const char *what;
@@ -196,7 +199,7 @@ static const struct bad_entry {
      STATUS_INTERNAL,
      {.job_slot = UINT32_MAX, .n_records = 1},
      "no job slot 4294967295"},
-    {"no such op", STATUS_INTERNAL, {.job_slot = SLOT_NO_OP, .n_records = 1}, "no op 4"},
+    {"no such op", STATUS_INTERNAL, {.job_slot = SLOT_NO_OP, .n_records = 1}, "no op 6"},
     {"no such kind", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = 4}, "no kind 4"},
     {"kind far off",
      STATUS_INTERNAL,
@@ -314,7 +317,48 @@ static const struct bad_entry {
      STATUS_RANGE,
      {.job_slot = SLOT_CHAIN, .n_records = 1, .kind = WORK_FINISH, .ref = {WORK_REF_NONE, 64}},
      "ref 0: segment 65535"},
+    {"varying bytes without a varying input",
+     STATUS_RANGE,
+     {.job_slot = 1, .n_records = 1, .ref = {0, 4096}, .varying_size = 4},
+     "affine has no varying input"},
+    {"varying bytes of a merge",
+     STATUS_RANGE,
+     {.job_slot = SLOT_CHAIN, .kind = WORK_MERGE, .ref = {0, 0, 64}, .varying_size = 4},
+     "chain has no varying input"},
+    {"half an element",
+     STATUS_RANGE,
+     {.job_slot = SLOT_SPANS, .n_records = 1, .ref = {0, 64, 4096}, .varying_size = 5},
+     "a varying array of 5 bytes is no multiple of its elements' 2"},
+    {"varying input ends late",
+     STATUS_RANGE,
+     {.job_slot = SLOT_SPANS, .n_records = 1, .ref = {0, LAST, 4096}, .varying_size = 6},
+     "ref 1: segment 0 has no 6 bytes at offset 1048572"},
+    {"varying input far too long",
+     STATUS_RANGE,
+     {.job_slot = SLOT_SPANS, .n_records = 1, .ref = {0, 64, 4096}, .varying_size = 1ull << 33},
+     "ref 1: 8589934592 bytes are too many"},
+    {"a constant that is not there",
+     STATUS_INTERNAL,
+     {.job_slot = SLOT_NO_CONST, .n_records = 1, .ref = {0, 4096}},
+     "its job has no constant start"},
+    {"a constant ends late",
+     STATUS_RANGE,
+     {.job_slot = SLOT_LATE_CONST, .n_records = 1, .ref = {0, 4096}},
+     "start: segment 0 has no 8 bytes at offset 1048572"},
 };
+
+static const struct {
+    uint32_t width, channels, pitch, n_colors;
+} palette_params = {3, 1, 4, 2}; /* as palette.cu packs them */
+
+/* A job of palette with these constants; id 0: none. */
+static void set_palette(uint32_t slot, uint64_t colors_id, work_ref start)
+{
+    front_set_job(&front, slot, FAKE_PALETTE, &palette_params, sizeof(palette_params));
+    front.jobs[slot].consts[0] = (struct job_const){.ref = WORK_REF(0, 64), .id = colors_id};
+    front.jobs[slot].consts[1] =
+        (struct job_const){.ref = start, .id = start == WORK_REF_NONE ? 0 : colors_id + 1};
+}
 
 /* Each is answered with its status, writes nothing, and the good one after it runs. */
 static void test_bad_entries(void)
@@ -327,6 +371,9 @@ static void test_bad_entries(void)
     front_set_job(&front, SLOT_WIDTH, FAKE_WIDTH, NULL, 0);
     front_set_job(&front, SLOT_CHAIN, FAKE_CHAIN, NULL, 0);
     front_set_job(&front, SLOT_NO_OP, FAKE_COUNT, NULL, 0);
+    front_set_job(&front, SLOT_SPANS, FAKE_SPANS, NULL, 0);
+    set_palette(SLOT_NO_CONST, 1, WORK_REF_NONE);
+    set_palette(SLOT_LATE_CONST, 3, LAST);
     memory = front_add_segment(&front, 0, SEGMENT_SIZE);
     for (uint32_t i = 0; i < ARRAY_SIZE(bad_entries); i++) {
         struct work_result result;
@@ -369,6 +416,60 @@ static void test_entries_that_just_fit(void)
     CHECK_EQ(memory[1] >> 16, 3);
 }
 
+/* The table, the start and rows of 4 bytes, 3 of which count. */
+static void test_constants(void)
+{
+    uint8_t *memory;
+    uint64_t sums[2];
+
+    front_start_ready(&front, FAKE, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    set_palette(SLOT_PALETTE, 1, WORK_REF(0, 128));
+    memcpy(memory, "\0\1\2!\1\1\3!", 8);
+    memcpy(memory + 64, (uint32_t[]){5, 1000}, 8);
+    memcpy(memory + 128, (uint64_t[]){7}, 8);
+    CHECK_EQ(front_run(&front, PRIORITY_NORMAL,
+                       (struct work_entry){
+                           .job_slot = SLOT_PALETTE, .n_records = 2, .ref = {0, WORK_REF(0, 4096)}})
+                 .status,
+             STATUS_OK);
+    memcpy(sums, memory + 4096, sizeof(sums));
+    CHECK_EQ(sums[0], ((7 * 3 + 5) * 3 + 1000) * 3 + 5);
+    CHECK_EQ(sums[1], ((7 * 3 + 1000) * 3 + 1000) * 3 + 1000);
+}
+
+/* Ends that nobody has checked, as they may be in memory that a client can write to. */
+static void test_ends_that_lie(void)
+{
+    const uint32_t ends[] = {2, 1, UINT32_MAX, 3, 0x80000000, 3};
+    const uint32_t firsts[] = {0, 2, 1, 3, 3, 3}, lengths[] = {2, 0, 2, 0, 0, 0};
+    uint16_t text[4];
+    uint8_t *memory;
+
+    front_start_ready(&front, FAKE, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    front_set_job(&front, SLOT_SPANS, FAKE_SPANS, NULL, 0);
+    random_bytes(text, sizeof(text));
+    memcpy(memory, ends, sizeof(ends));
+    memcpy(memory + SEGMENT_SIZE - 6, text, 6); /* behind it is nothing */
+    CHECK_EQ(front_run(&front, PRIORITY_NORMAL,
+                       (struct work_entry){.job_slot = SLOT_SPANS,
+                                           .n_records = ARRAY_SIZE(ends),
+                                           .ref = {0, SEGMENT_SIZE - 6, 4096},
+                                           .varying_size = 6})
+                 .status,
+             STATUS_OK);
+    for (uint32_t i = 0; i < ARRAY_SIZE(ends); i++) {
+        uint64_t expected = lengths[i], got;
+
+        for (uint32_t k = 0; k < lengths[i]; k++) {
+            expected = expected * 31 + text[firsts[i] + k];
+        }
+        memcpy(&got, memory + 4096 + i * sizeof(got), sizeof(got));
+        CHECK_EQ(got, expected);
+    }
+}
+
 static void test_a_dropped_segment_is_gone(void)
 {
     struct work_result result;
@@ -391,4 +492,5 @@ static void test_a_dropped_segment_is_gone(void)
 CHECK_MAIN(CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
            CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
            CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
+           CHECK_TEST(test_constants), CHECK_TEST(test_ends_that_lie),
            CHECK_TEST(test_a_dropped_segment_is_gone))

@@ -1,0 +1,54 @@
+/*
+ * Constant: an operand that a client uploads once and names in its jobs.
+ *
+ * It belongs to its connection, which alone can name it, until it is dropped or the connection
+ * ends; its bytes stay for as long as a job uses it.  They lie in one block of the pool, which
+ * every worker has mapped, and do not change: a job's slot of the job block says where
+ * (worker_abi.h), so workers that come and go need not be told.
+ *
+ * References: one of the connection, one of each job.
+ *
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/pool.h"
+
+#include <stdint.h>
+
+struct server;
+struct session;
+struct user;
+
+struct constant {
+    struct server *server;
+    struct session *session;          /* NULL: dropped */
+    struct user *user;                /* who is charged for it; a job of the same keeps it */
+    struct constant *next, *previous; /* of the server's */
+    uint64_t id;                      /* of no other, ever; 0: still being received */
+    uint32_t size;
+    struct block block;
+    uint32_t n_refs;
+};
+
+/*
+ * One of this connection's, with room for its bytes and the connection's reference.  RANGE: empty;
+ * TOO_BIG; QUOTA: the connection has LIMIT_CONSTS_HELD, or its user no more of the pool; BUSY: the
+ * pool has no room now.
+ */
+int constant_create(struct session *session, uint64_t size, struct constant **ret_constant,
+                    struct failure *ret_failure);
+struct constant *constant_ref(struct constant *constant);
+/* NULL is fine. */
+void constant_unref(struct constant *constant);
+
+/* All its bytes are here: give it its id. */
+void constant_complete(struct constant *constant);
+
+/* The connection's constant of this id; errors (NOT_YOURS, NOT_FOUND) name the field. */
+int constant_find(struct session *session, uint64_t id, const char *field,
+                  struct constant **ret_constant, struct failure *ret_failure);
+
+/* The connection lets go of it, or of all it has. */
+void constant_drop(struct constant *constant);
+void constant_drop_all(struct session *session);
