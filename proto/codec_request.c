@@ -91,17 +91,17 @@ static int unpack_values(const struct field *field, const msgpack_object *object
                          struct failure *ret_failure)
 {
     struct msg_op *op = (void *)((uint8_t *)whole + field->offset);
-    const msgpack_object_map *map = &object->via.map;
+    msgpack_object_map map;
 
-    if (object->type != MSGPACK_OBJECT_MAP) {
+    if (!fields_as_map(object, &map)) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be a map");
     }
-    if (map->size > LIMIT_PARAMS) {
+    if (map.size > LIMIT_PARAMS) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "%" PRIu32 " are more than %d",
-                    map->size, LIMIT_PARAMS);
+                    map.size, LIMIT_PARAMS);
     }
-    for (uint32_t i = 0; i < map->size; i++) {
-        int r = unpack_named_value(&map->ptr[i], op, ret_failure);
+    for (uint32_t i = 0; i < map.size; i++) {
+        int r = unpack_named_value(&map.ptr[i], op, ret_failure);
 
         if (r < 0) {
             return r;
