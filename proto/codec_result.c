@@ -7,6 +7,31 @@
 
 /* ---- the tables ---------------------------------------------------------------------------- */
 
+/* {name: number}; what is neither is ignored. */
+static int unpack_limits(const struct field *field, const msgpack_object *value, void *whole,
+                         struct failure *ret_failure)
+{
+    struct msg_hello_result *hello = whole;
+    const msgpack_object_map *map = &value->via.map;
+
+    (void)field;
+    if (value->type != MSGPACK_OBJECT_MAP) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be a map");
+    }
+    for (uint32_t i = 0; i < map->size && hello->n_limits < MSG_LIMITS_MAX; i++) {
+        const msgpack_object_kv *pair = &map->ptr[i];
+        struct msg_limit *limit = &hello->limits[hello->n_limits];
+
+        if (pair->key.type == MSGPACK_OBJECT_STR &&
+            pair->val.type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
+            fields_copy_text(&pair->key.via.str, limit->name, sizeof(limit->name));
+            limit->value = pair->val.via.u64;
+            hello->n_limits++;
+        }
+    }
+    return 0;
+}
+
 static const struct field hello_fields[] = {
     {"version", FIELD_TEXT, FIELD_AT(struct msg_hello_result, version)},
     {"api_level", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, api_level)},
@@ -14,6 +39,7 @@ static const struct field hello_fields[] = {
     {"epoch", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, epoch)},
     {"rights", FIELD_TEXT, FIELD_AT(struct msg_hello_result, rights)},
     {"backend", FIELD_TEXT, FIELD_AT(struct msg_hello_result, backend)},
+    {"limits", FIELD_CUSTOM, .flags = FIELD_BY_HAND, .unpack = unpack_limits},
 };
 static const struct field_table hello_result =
     FIELD_TABLE("key", false, struct msg_hello_result, hello_fields);

@@ -112,6 +112,14 @@ struct msg_subscribe {
 
 /* ---- results ------------------------------------------------------------------------------- */
 
+/* A number that a daemon keeps clients to: of its limits.h, not of ours. */
+struct msg_limit {
+    char name[MANIFEST_NAME_SIZE];
+    uint64_t value;
+};
+
+#define MSG_LIMITS_MAX 64 /* further ones are ignored, like unknown keys */
+
 struct msg_hello_result {
     char version[32];
     uint32_t api_level;
@@ -119,6 +127,8 @@ struct msg_hello_result {
     uint64_t epoch;   /* differs between two starts of the daemon */
     char rights[16];  /* "user" */
     char backend[16]; /* "cpu", "cuda" or "none" */
+    uint32_t n_limits;
+    struct msg_limit limits[MSG_LIMITS_MAX]; /* written from our limits.h, whatever stands here */
 };
 
 struct msg_job_opened {

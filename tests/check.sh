@@ -87,7 +87,7 @@ stage_gcc() {
 
 stage_asan() {
     build build-asan -Db_sanitize=address,undefined &&
-        run_tests build-asan --timeout-multiplier 3 --suite unit --suite ops --suite integration
+        run_tests build-asan --timeout-multiplier 3 --suite unit --suite ops --suite integration --suite library
 }
 
 stage_tsan() {

@@ -76,7 +76,7 @@ static const struct bad_request requests[] = {
     {"job.open", "['sha256', {blocks: 1}]", "INVALID_PARAM", "blocks"},
 
     /* options */
-    {"run", "['copy', {}, [], [<4>]]", "INVALID_PARAM", "options"},
+    {"run", "['copy', {}, [5], [<4>]]", "INVALID_PARAM", "options"},
     {"run", "['copy', {}, {speed: 9}, [<4>]]", "INVALID_PARAM", "speed"},
     {"run", "['copy', {}, {priority: 'highest'}, [<4>]]", "RANGE", "priority"},
     {"run", "['copy', {}, {priority: 0}, [<4>]]", "INVALID_PARAM", "priority"},
