@@ -437,6 +437,12 @@ pid_t harness_await_worker(struct harness *harness, pid_t other_than)
     return pid;
 }
 
+void harness_pause(pid_t pid)
+{
+    CHECK_EQ(kill(pid, SIGSTOP), 0);
+    HARNESS_WAIT(strstr(harness_proc(pid, "stat"), ") T ") != NULL);
+}
+
 unsigned harness_n_fds(const struct harness *harness)
 {
     char path[300], target[64];

@@ -407,8 +407,7 @@ static void check_overtaking(bool is_ordered)
                                   : "['copy', {}, {window: 8, max_push: 65536, ordered: false}]");
     job = (uint64_t)wire_number(opened, "job");
     CHECK_EQ(wire_number(opened, "credit"), N);
-    kill(stopped, SIGSTOP);
-    HARNESS_WAIT(strstr(harness_proc(stopped, "stat"), ") T ") != NULL);
+    harness_pause(stopped);
     for (uint64_t seq = 0; seq < N; seq++) {
         wire_call(wire, "job.push", "[%lu, %lu, {}, [%b]]", job, seq, bytes + seq * SIZE,
                   (size_t)SIZE);

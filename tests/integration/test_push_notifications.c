@@ -123,7 +123,7 @@ static void test_one_without_credit_comes_after_the_window(void)
     const uint8_t *bytes = random_new(3 * SIZE);
     pid_t worker = harness_await_worker(daemon, 0);
 
-    kill(worker, SIGSTOP);
+    harness_pause(worker);
     for (uint64_t seq = 0; seq < 3; seq++) {
         notify_push(wire, job, seq, bytes + seq * SIZE);
     }
@@ -144,7 +144,7 @@ static void test_one_behind_the_end_of_input(void)
     const uint8_t *bytes = random_new(SIZE);
     pid_t worker = harness_await_worker(daemon, 0);
 
-    kill(worker, SIGSTOP);
+    harness_pause(worker);
     notify_push(wire, job, 0, bytes);
     wire_call(wire, "job.close", "[%lu]", job);
     notify_push(wire, job, 1, bytes);

@@ -19,8 +19,7 @@ static pid_t stop_worker(struct harness *daemon)
 {
     pid_t worker = harness_await_worker(daemon, 0);
 
-    kill(worker, SIGSTOP);
-    HARNESS_WAIT(strstr(harness_proc(worker, "stat"), ") T ") != NULL);
+    harness_pause(worker);
     return worker;
 }
 

@@ -407,8 +407,7 @@ static void play_round(struct harness *daemon, pid_t worker)
     make_ops();
     msgpack_sbuffer_init(&buffer);
     pack_ops(&buffer);
-    kill(worker, SIGSTOP);
-    HARNESS_WAIT(strstr(harness_proc(worker, "stat"), ") T ") != NULL);
+    harness_pause(worker);
     send_in_pieces(&buffer, leaves_early ? random_below(buffer.size) : buffer.size);
     msgpack_sbuffer_destroy(&buffer);
     if (leaves_early) {
