@@ -379,8 +379,9 @@ static int open_job(struct run *run)
     while (call_job_open(&run->job, run->gpupipe, &run->request) < 0) {
         const struct gpupipe_error *error = gpupipe_last_error(run->gpupipe);
         uint32_t wait_ms = error->retry_ms == 0 ? backoff_ms : error->retry_ms;
+        bool may_pass = error->status == GPUPIPE_ERROR_BUSY || error->retry_ms > 0;
 
-        if (error->status != GPUPIPE_ERROR_BUSY || run->args.is_impatient) {
+        if (!may_pass || run->args.is_impatient) {
             return cli_failure(error);
         }
         /* Ends early if the daemon goes away, and a signal ends the program. */
