@@ -197,6 +197,22 @@ static const struct field device_fields[] = {
 static const struct field_table device =
     FIELD_TABLE("key", false, struct msg_device, device_fields);
 
+static const struct field event_fields[] = {
+    {"device", FIELD_NAME, FIELD_AT(struct msg_event, device), .flags = FIELD_SPARSE},
+    {"state", FIELD_TEXT, FIELD_AT(struct msg_event, state), .flags = FIELD_SPARSE},
+    {"reason", FIELD_TEXT, FIELD_AT(struct msg_event, reason), .flags = FIELD_SPARSE},
+    {"lost", FIELD_UNSIGNED, FIELD_AT(struct msg_event, lost), .flags = FIELD_SPARSE},
+};
+static const struct field_table event = FIELD_TABLE("key", false, struct msg_event, event_fields);
+
+static const struct field event_param_fields[] = {
+    {"kind", FIELD_WORD, FIELD_AT(struct msg_event, kind), .flags = FIELD_REQUIRED,
+     FIELD_WORDS(event_names)},
+    {"event", FIELD_MAP, .flags = FIELD_REQUIRED, .table = &event},
+};
+static const struct field_table event_params =
+    FIELD_TABLE("parameter", false, struct msg_event, event_param_fields);
+
 /* ---- reading ------------------------------------------------------------------------------- */
 
 int codec_unpack_hello_result(const msgpack_object *result, struct msg_hello_result *ret,
@@ -275,6 +291,12 @@ int codec_unpack_job_done(const msgpack_object_array *params, struct msg_job_don
                           struct failure *ret_failure)
 {
     return fields_unpack_params(&job_done_params, params, ret, ret_failure);
+}
+
+int codec_unpack_event(const msgpack_object_array *params, struct msg_event *ret,
+                       struct failure *ret_failure)
+{
+    return fields_unpack_params(&event_params, params, ret, ret_failure);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -407,4 +429,10 @@ void codec_pack_job_done(msgpack_packer *packer, const struct msg_job_done *msg,
     msgpack_pack_uint64(packer, msg->job);
     pack_end(packer, &job_done, msg, msg->has_failure ? &msg->failure : NULL, is_structured,
              msg->n_out);
+}
+
+void codec_pack_event(msgpack_packer *packer, const struct msg_event *msg)
+{
+    rpc_pack_notification(packer, NOTIFY_EVENT, event_params.n_fields);
+    fields_pack_params(packer, &event_params, msg);
 }

@@ -107,6 +107,7 @@ stage_fuzz() {
     local target
 
     CC=clang build build-fuzz -Dfuzz=true || return
+    GPUPIPE_STATE_ROUNDS=$((${FUZZ_SECONDS:-60} * 100)) run_tests build-fuzz state_machine
     for target in build-fuzz/tests/fuzz/fuzz_*; do
         [ -f "$target" ] && [ -x "$target" ] && verdict "$target" fuzz_one "$target"
     done

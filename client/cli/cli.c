@@ -50,6 +50,7 @@ int cli_failure(const struct gpupipe_error *error)
     cli_error("%s: %s", error->name, error->message);
     switch (error->status) {
     case GPUPIPE_ERROR_BUSY:
+    case GPUPIPE_ERROR_QUOTA:
         return CLI_BUSY;
     case GPUPIPE_ERROR_DEADLINE:
         return CLI_DEADLINE;

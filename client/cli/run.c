@@ -63,8 +63,9 @@ static int build_request(struct run *run)
 bool run_wait_for_room(const struct run *run, uint32_t *backoff_ms)
 {
     const struct gpupipe_error *error = gpupipe_last_error(run->gpupipe);
+    bool may_pass = error->status == GPUPIPE_ERROR_BUSY || error->retry_ms > 0;
 
-    if (error->status != GPUPIPE_ERROR_BUSY || run->args.is_impatient) {
+    if (!may_pass || run->args.is_impatient) {
         return false;
     }
     *backoff_ms = MAX(2 * *backoff_ms, RETRY_MS_FROM);

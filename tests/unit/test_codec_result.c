@@ -135,6 +135,21 @@ static void test_job_result_with_an_error(void)
     }
 }
 
+static void test_event(void)
+{
+    struct msg_event msg = {.kind = EVENT_DEVICE, .device = "cpu0", .state = "ready", .lost = 3};
+    struct msg_event read;
+
+    start_packing();
+    codec_pack_event(&packer, &msg);
+    CHECK_EQ(codec_unpack_event(&parse_packed()->params, &read, &failure), 0);
+    CHECK_EQ(read.kind, EVENT_DEVICE);
+    CHECK_STR(read.device, "cpu0");
+    CHECK_STR(read.state, "ready");
+    CHECK_STR(read.reason, "");
+    CHECK_EQ(read.lost, 3);
+}
+
 static void test_job_done(void)
 {
     struct msg_job_done msg = {.job = 3, .state = JOB_DONE, .pushes = 2, .n = 20, .n_out = 1};
@@ -406,8 +421,8 @@ static void test_broken_results(void)
 
 CHECK_MAIN(CHECK_TEST(test_hello_result), CHECK_TEST(test_limits_of_another_version),
            CHECK_TEST(test_run_result), CHECK_TEST(test_job_result),
-           CHECK_TEST(test_job_result_with_an_error), CHECK_TEST(test_job_done),
-           CHECK_TEST(test_job_results_of_requests), CHECK_TEST(test_job_list_result),
-           CHECK_TEST(test_device_list_result), CHECK_TEST(test_stats),
-           CHECK_TEST(test_op_list_result), CHECK_TEST(test_results_ignore_unknown_keys),
-           CHECK_TEST(test_broken_results))
+           CHECK_TEST(test_job_result_with_an_error), CHECK_TEST(test_event),
+           CHECK_TEST(test_job_done), CHECK_TEST(test_job_results_of_requests),
+           CHECK_TEST(test_job_list_result), CHECK_TEST(test_device_list_result),
+           CHECK_TEST(test_stats), CHECK_TEST(test_op_list_result),
+           CHECK_TEST(test_results_ignore_unknown_keys), CHECK_TEST(test_broken_results))

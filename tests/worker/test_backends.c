@@ -131,29 +131,52 @@ static struct work_result run_both(enum priority priority, struct work_entry ent
 
 /* ---- map ops ------------------------------------------------------------------------------- */
 
+/* Parameters of an image, and of what it is resized to. */
+#define IMAGE(w, h, n_channels, bytes)                                                             \
+    {.name = "width", .i = (w)}, {.name = "height", .i = (h)},                                     \
+        {.name = "channels", .i = (n_channels)},                                                   \
+    {                                                                                              \
+        .name = "pitch", .i = (bytes)                                                              \
+    }
+#define RESULT(w, h, word)                                                                         \
+    {.name = "out_width", .i = (w)}, {.name = "out_height", .i = (h)},                             \
+    {                                                                                              \
+        .name = "filter", .kind = VALUE_STRING, .s = (word)                                        \
+    }
+
 static const struct row {
     const char *op;
-    struct value param; /* without a name: the op has none */
+    struct value params[8]; /* up to the first without a name */
     bool has_tail;
 } rows[] = {
-    {"copy", {.name = "size", .i = 1}, false},
-    {"copy", {.name = "size", .i = 3}, false},
-    {"copy", {.name = "size", .i = 4096}, false},
-    {"copy", {.name = "size", .i = 4 << 20}, false},
-    {"copy", {.name = "size", .i = LIMIT_RECORD}, false},
-    {"gray", {.name = ""}, false},
-    {"iterate", {.name = "n", .i = 0}, false},
-    {"iterate", {.name = "n", .i = 1}, false},
-    {"iterate", {.name = "n", .i = 30}, false},
-    {"saxpy", {.name = "a", .kind = VALUE_FLOAT, .f = 2.5}, false},
-    {"saxpy", {.name = "a", .kind = VALUE_FLOAT, .f = -1e-30}, false},
-    {"sha256", {.name = "block", .i = 1}, true},
-    {"sha256", {.name = "block", .i = 55}, true},
-    {"sha256", {.name = "block", .i = 64}, true},
-    {"sha256", {.name = "block", .i = 65}, true},
-    {"sha256", {.name = "block", .i = 4096}, true},
-    {"sha256", {.name = "block", .i = 65536}, true},
-    {"sincos", {.name = ""}, false},
+    {"align_score", {{.name = "length", .i = 1}}, false},
+    {"align_score", {{.name = "length", .i = 100}}, false},
+    {"align_score", {{.name = "length", .i = 512}, {.name = "band", .i = 50}}, false},
+    {"copy", {{.name = "size", .i = 1}}, false},
+    {"copy", {{.name = "size", .i = 3}}, false},
+    {"copy", {{.name = "size", .i = 4096}}, false},
+    {"copy", {{.name = "size", .i = 4 << 20}}, false},
+    {"copy", {{.name = "size", .i = LIMIT_RECORD}}, false},
+    {"dhash", {IMAGE(1, 1, 1, 1)}, false},
+    {"dhash", {IMAGE(250, 40, 3, 757)}, false},
+    {"dhash", {IMAGE(1000, 700, 1, 1024)}, false},
+    {"gray", {{.name = ""}}, false},
+    {"iterate", {{.name = "n", .i = 0}}, false},
+    {"iterate", {{.name = "n", .i = 1}}, false},
+    {"iterate", {{.name = "n", .i = 30}}, false},
+    {"resize", {IMAGE(5, 3, 1, 7), RESULT(9, 8, "nearest")}, false},
+    {"resize", {IMAGE(130, 40, 3, 391), RESULT(20, 31, "box")}, false},
+    {"resize", {IMAGE(130, 40, 4, 520), RESULT(20, 61, "bilinear")}, false},
+    {"resize", {IMAGE(1500, 300, 2, 3000), RESULT(7, 3, "bilinear")}, false},
+    {"saxpy", {{.name = "a", .kind = VALUE_FLOAT, .f = 2.5}}, false},
+    {"saxpy", {{.name = "a", .kind = VALUE_FLOAT, .f = -1e-30}}, false},
+    {"sha256", {{.name = "block", .i = 1}}, true},
+    {"sha256", {{.name = "block", .i = 55}}, true},
+    {"sha256", {{.name = "block", .i = 64}}, true},
+    {"sha256", {{.name = "block", .i = 65}}, true},
+    {"sha256", {{.name = "block", .i = 4096}}, true},
+    {"sha256", {{.name = "block", .i = 65536}}, true},
+    {"sincos", {{.name = ""}}, false},
 };
 
 /* A row in both workers, as job slot 0 .. */
@@ -172,9 +195,13 @@ static struct job open_job(const struct row *row, uint32_t slot)
     struct job job = {.op = &fronts[CPU].ops[index], .slot = slot, .has_tail = row->has_tail};
     uint8_t params[LIMIT_PARAM_BYTES];
     struct failure failure;
+    uint32_t n_params = 0;
 
+    while (row->params[n_params].name[0] != '\0') {
+        n_params++;
+    }
     CHECK_EQ(front_op(&fronts[CUDA], row->op), index);
-    CHECK_EQ(manifest_pack(job.op, &row->param, row->param.name[0] != 0, params, &failure), 0);
+    CHECK_EQ(manifest_pack(job.op, row->params, n_params, params, &failure), 0);
     front_set_job(&fronts[CPU], slot, index, params, sizeof(params));
     front_set_job(&fronts[CUDA], slot, index, params, sizeof(params));
     CHECK_EQ(job.op->n_out, 1);
@@ -262,7 +289,7 @@ static void check_sincos(size_t n)
 /* Random bits, then numbers of common sizes. */
 static void test_sincos(void)
 {
-    const struct row row = {"sincos", {.name = ""}, false};
+    const struct row row = {"sincos", {{.name = ""}}, false};
     const uint32_t n = 50000;
     struct job job;
 
@@ -274,6 +301,39 @@ static void test_sincos(void)
     fill(IN_1, 0, n * sizeof(float), true);
     CHECK_EQ(run_both(PRIORITY_NORMAL, map_entry(&job, n, 0, 0)).status, STATUS_OK);
     check_sincos(n);
+    stop();
+}
+
+/* Random bytes are pairs of whole records without much in common: here copies with changes. */
+static void test_align_score(void)
+{
+    const struct row row = {
+        "align_score", {{.name = "length", .i = 120}, {.name = "band", .i = 9}}, false};
+    const uint32_t n = 3000, length = 120, lengths_offset = n * length;
+    uint8_t *a, *b, *lengths;
+    struct work_entry entry;
+    struct job job;
+
+    start();
+    job = open_job(&row, 0);
+    entry = map_entry(&job, n, 0, 0);
+    entry.ref[2] = WORK_REF(IN_1, lengths_offset);
+    a = bytes_of(CPU, IN_0);
+    b = bytes_of(CPU, IN_1);
+    lengths = b + lengths_offset;
+    for (uint32_t i = 0; i < n * length; i++) {
+        a[i] = "ACGT"[random_below(4)];
+        b[i] = random_below(10) == 0 ? 'A' : a[i - random_below(2) * (i % length > 40)];
+    }
+    for (uint32_t i = 0; i < 2 * n; i++) {
+        const uint32_t true_length = (uint32_t)random_below(length + 20);
+
+        memcpy(lengths + i * sizeof(true_length), &true_length, sizeof(true_length));
+    }
+    memcpy(bytes_of(CUDA, IN_0), a, n * length);
+    memcpy(bytes_of(CUDA, IN_1), b, lengths_offset + 2 * n * sizeof(uint32_t));
+    CHECK_EQ(run_both(PRIORITY_NORMAL, entry).status, STATUS_OK);
+    compare_bytes(OUT, 0, n * sizeof(int32_t));
     stop();
 }
 
@@ -385,7 +445,7 @@ static void check_stages(const struct work_result *cpu, const struct work_result
 /* The same bytes with and without; no times but where asked for. */
 static void test_timing(void)
 {
-    const struct row row = {"sha256", {.name = "block", .i = 4096}, true};
+    const struct row row = {"sha256", {{.name = "block", .i = 4096}}, true};
     struct job job;
 
     start();
@@ -501,7 +561,7 @@ static void test_many_at_once(void)
 
 static void test_a_segment_that_comes_again(void)
 {
-    const struct row row = {"copy", {.name = "size", .i = 1}, false};
+    const struct row row = {"copy", {{.name = "size", .i = 1}}, false};
 
     start();
     for (uint32_t round = 0; round < 3; round++) {
@@ -517,6 +577,6 @@ static void test_a_segment_that_comes_again(void)
     stop();
 }
 
-CHECK_MAIN(CHECK_TEST(test_map_ops), CHECK_TEST(test_sincos), CHECK_TEST(test_sum),
-           CHECK_TEST(test_timing), CHECK_TEST(test_many_at_once),
+CHECK_MAIN(CHECK_TEST(test_map_ops), CHECK_TEST(test_align_score), CHECK_TEST(test_sincos),
+           CHECK_TEST(test_sum), CHECK_TEST(test_timing), CHECK_TEST(test_many_at_once),
            CHECK_TEST(test_a_segment_that_comes_again))
