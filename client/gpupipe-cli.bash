@@ -16,8 +16,8 @@ _gpupipe_cli()
             words=$(gpupipe-cli op list --json 2>/dev/null |
                     grep -o '{"name": "[a-z0-9_]*", "doc"' | cut -d'"' -f4) ;;
         call)
-            words='const.drop const.put device.list hello job.cancel job.close job.list job.open'
-            words+=' job.push op.list ping run stats' ;;
+            words='const.drop const.put device.list events.subscribe hello job.cancel job.close'
+            words+=' job.list job.open job.push op.list ping run stats' ;;
         device) words='list' ;;
         op) words='list show' ;;
         job) words='list cancel' ;;

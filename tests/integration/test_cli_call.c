@@ -78,7 +78,7 @@ static void test_calls_that_fail(void)
 
 /* ---- no room ------------------------------------------------------------------------------- */
 
-/* Open jobs until there is no room for another. */
+/* Open jobs until there is no room for another one of this user's. */
 static void promise_the_pool(struct wire *wire)
 {
     const msgpack_object *response;
@@ -87,7 +87,7 @@ static void promise_the_pool(struct wire *wire)
         response = wire_response(
             wire, wire_send(wire, "job.open", "['copy', {}, {window: 64, max_push: 16777216}]"));
     } while (response->via.array.ptr[2].type == MSGPACK_OBJECT_NIL);
-    CHECK_STR(wire_error(&response->via.array.ptr[2]).name, "BUSY");
+    CHECK_STR(wire_error(&response->via.array.ptr[2]).name, "QUOTA");
 }
 
 static void test_no_room(void)
@@ -99,7 +99,7 @@ static void test_no_room(void)
 
     promise_the_pool(wire);
     shell(daemon, BUSY, "cli run copy -i in -o out --no-wait");
-    CHECK_HAS(output.err, "BUSY");
+    CHECK_HAS(output.err, "QUOTA");
     CHECK(!exists(daemon, "out"));
     pid = harness_shell_begin(daemon, "exec \"$GPUPIPE_CLI\" run copy -i in -o out");
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "sessions") == 2);
