@@ -3,8 +3,7 @@
  *
  * In hex, and in text where it has bytes (u8 with dimensions: a digest), a record is one word of
  * hexadecimal; in text any other record is its numbers, separated by spaces.  Floats have the
- * digits that bring back the same bits (%.9g and
- * %.17g); a complex number is written as re+imi.
+ * digits that bring back the same bits (%.9g and %.17g); a complex number is written as re+imi.
  *
  * Errors: see cli.h.  Threads: one.
  */
