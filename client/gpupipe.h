@@ -1,123 +1,344 @@
 /*
- * Gpupipe: the client library.  One connection to the daemon, calls that block, and streaming jobs
- * whose pushes and results move in both directions at once.
+ * libgpupipe: hands work to gpupiped, over one connection to its Unix socket.
  *
- * Functions return 0 or a negative enum status with *ret_failure.  After the connection is lost
- * every call fails with the reason of the loss, every push comes back from gpupipe_job_reap() with
- * it, and every job is over; gpupipe_is_lost() tells this from an error that the daemon sent.
+ * Three ways to use it, each with an example:
+ *   - gpupipe_run(): one call, one answer (examples/blocking.c);
+ *   - a streaming job: gpupipe_job_open(), then gpupipe_submit(), gpupipe_wait() and gpupipe_reap()
+ *     in turns, pushes and results moving in both directions at once;
+ *   - the same in an event loop: gpupipe_get_fd() is polled, gpupipe_dispatch() does the work
+ *     (examples/poll_loop.c, examples/uv_loop.c).
  *
- * Threads: one connection belongs to one thread; after fork only the parent may use it.
+ * Records: an op works on arrays of records, fixed numbers of bytes without gaps; how many bytes is
+ * the op's affair (gpupipe_record_size(), gpupipe_op_describe()).  Sizes are bytes, times integer
+ * nanoseconds, data little-endian.
+ *
+ * Errors: functions that can fail return a negative enum gpupipe_status, and gpupipe_last_error()
+ * has the details.  Once the connection is lost every call fails with GPUPIPE_ERROR_LOST and the
+ * reason of the loss: what was under way comes back from gpupipe_reap() with it, and open again is
+ * what helps.  Nothing is printed, no signal is raised or handled, no thread is started.
+ *
+ * Threads: a connection, its jobs and what they return belong to one thread at a time; several
+ * connections are independent.  Only gpupipe_wake() may be called by another thread.  After fork()
+ * the connection is the parent's: in the child every call but gpupipe_close(), which then only
+ * frees memory and descriptors there, fails with GPUPIPE_ERROR_MISUSE.
+ *
+ * Structs with a member `size` grow at their end in later versions: GPUPIPE_INIT() clears one and
+ * sets its size, which tells the library what the program was built with.  Structs that only the
+ * library fills, and hands out by a pointer to const, grow as well, without a size.
+ *
+ * C99 or later, or C++.  Link with `pkg-config --libs gpupipe`; nothing but the C library is
+ * needed.
  */
-#pragma once
+#ifndef GPUPIPE_H
+#define GPUPIPE_H
 
-#include "proto/message.h"
-
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-struct gpupipe;
-struct gpupipe_job;
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-#define GPUPIPE_PATH_SIZE  256
-#define GPUPIPE_CANDIDATES 2
+struct gpupipe;     /* a connection */
+struct gpupipe_job; /* a streaming job on it */
 
-/* Where a daemon was looked for, and what came of it. */
-struct gpupipe_search {
-    uint32_t n_tried; /* the last one tried is the one in use, if any is */
-    struct {
-        char path[GPUPIPE_PATH_SIZE];
-        const char *why; /* "--socket", "GPUPIPE_SOCKET", ... */
-        struct failure failure;
-    } tried[GPUPIPE_CANDIDATES];
+#define GPUPIPE_IN_MAX  4 /* inputs of an op */
+#define GPUPIPE_OUT_MAX 2 /* outputs of an op */
+
+#define GPUPIPE_INIT(pointer)                                                                      \
+    (memset((pointer), 0, sizeof(*(pointer))), (pointer)->size = sizeof(*(pointer)))
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+enum gpupipe_status {
+    GPUPIPE_OK = 0,
+
+    /* The daemon's, by the names it uses on the wire. */
+    GPUPIPE_ERROR_PROTO = -1,           /* broke the protocol or a limit of it */
+    GPUPIPE_ERROR_VERSION = -2,         /* library and daemon have no version in common */
+    GPUPIPE_ERROR_UNKNOWN_METHOD = -3,  /* the daemon is older than this call */
+    GPUPIPE_ERROR_UNKNOWN_OP = -4,      /* no such op on this daemon */
+    GPUPIPE_ERROR_INVALID_PARAM = -5,   /* unknown, missing or of the wrong type */
+    GPUPIPE_ERROR_RANGE = -6,           /* a value is outside what it may be */
+    GPUPIPE_ERROR_TOO_BIG = -7,         /* larger than a limit that does not move */
+    GPUPIPE_ERROR_NO_CREDIT = -8,       /* more pushes than the window holds */
+    GPUPIPE_ERROR_SEQ = -9,             /* a push behind the input's end */
+    GPUPIPE_ERROR_BUSY = -10,           /* no room now; try again after retry_ms */
+    GPUPIPE_ERROR_QUOTA = -11,          /* the user's share is used up */
+    GPUPIPE_ERROR_DENIED = -12,         /* not allowed for this user */
+    GPUPIPE_ERROR_NOT_YOURS = -13,      /* belongs to another connection */
+    GPUPIPE_ERROR_NOT_FOUND = -14,      /* no such job or object, or it has ended */
+    GPUPIPE_ERROR_NO_DEVICE = -15,      /* no device can do this */
+    GPUPIPE_ERROR_NO_MEMORY = -16,      /* the device is out of memory */
+    GPUPIPE_ERROR_DEADLINE = -17,       /* the deadline passed first */
+    GPUPIPE_ERROR_CANCELLED = -18,      /* cancelled */
+    GPUPIPE_ERROR_KERNEL_FAULT = -19,   /* the op's kernel faulted */
+    GPUPIPE_ERROR_KERNEL_TIMEOUT = -20, /* the op's kernel ran over its time limit */
+    GPUPIPE_ERROR_RETRY_UNSAFE = -21,   /* lost with its worker and not repeatable */
+    GPUPIPE_ERROR_DEVICE_LOST = -22,    /* lost with its worker or device */
+    GPUPIPE_ERROR_QUARANTINED = -23,    /* this op killed its worker twice for this user */
+    GPUPIPE_ERROR_RING = -24,           /* the ring's contents broke its rules */
+    GPUPIPE_ERROR_INTERNAL = -25,       /* a defect of the daemon */
+
+    /* The library's own. */
+    GPUPIPE_ERROR_LOST = -101,         /* there is no connection, or no longer */
+    GPUPIPE_ERROR_MISUSE = -102,       /* the call broke a rule of this file; nothing was done */
+    GPUPIPE_ERROR_OUT_OF_MEMORY = -103 /* this process is out of memory or descriptors */
+};
+
+struct gpupipe_error {
+    int status;          /* enum gpupipe_status; one that is unknown here is INTERNAL */
+    const char *name;    /* "RANGE" for GPUPIPE_ERROR_RANGE, and so on */
+    const char *message; /* a sentence for people: printable ASCII */
+    const char *field;   /* the parameter, option or key it is about; "" = none */
+    uint32_t retry_ms;   /* when it makes sense to try again; 0 = unknown */
 };
 
 /*
- * Connect to socket_path; if NULL, to $GPUPIPE_SOCKET; if that is not set, to the user's own daemon
- * ($XDG_RUNTIME_DIR/gpupiped/rpc.sock), else to the system's.  Says hello as `program`.
- * *ret_search is filled whatever happens.
+ * Why the last call that failed did so; GPUPIPE_OK if none has.  The library's, until the next call
+ * on this connection fails.  For gpupipe NULL: that memory was lacking even for a connection.
  */
-int gpupipe_open(const char *socket_path, const char *program, struct gpupipe_search *ret_search,
-                 struct gpupipe **ret_gpupipe, struct failure *ret_failure);
-/* The same over a connected stream socket, which becomes the library's even on failure. */
-int gpupipe_open_fd(int fd, const char *program, struct gpupipe **ret_gpupipe,
-                    struct failure *ret_failure);
-/* Ends the connection and all its jobs (the daemon cancels them): buffers are the caller's again.
+const struct gpupipe_error *gpupipe_last_error(const struct gpupipe *gpupipe);
+
+/* A status in a few words, for one without a gpupipe_error; never NULL. */
+const char *gpupipe_strerror(int status);
+
+/* ---- the connection ------------------------------------------------------------------------ */
+
+/*
+ * Connect to the daemon that listens on socket_path; if NULL, on $GPUPIPE_SOCKET; if that is not
+ * set, to the user's own daemon ($XDG_RUNTIME_DIR/gpupiped/rpc.sock), else to the system's
+ * (/run/gpupiped/rpc.sock).  program: a name for the daemon's log.
+ *
+ * On failure *ret_gpupipe is a connection that is lost already, so that gpupipe_last_error() can
+ * tell why: close it in any case.  (It is NULL if there was no memory for it.)  Blocks.
  */
+int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const char *program);
+
+/* Ends the connection and frees it with all its jobs, which the daemon cancels: buffers are the
+ * caller's again.  NULL is fine. */
 void gpupipe_close(struct gpupipe *gpupipe);
 
-const struct msg_hello_result *gpupipe_hello(const struct gpupipe *gpupipe);
-bool gpupipe_is_lost(const struct gpupipe *gpupipe);
-
-/* One epoll descriptor, constant, to be polled for POLLIN: then gpupipe_dispatch() has work. */
-int gpupipe_get_fd(const struct gpupipe *gpupipe);
 /*
- * Send and receive what can be, waiting for it at most timeout_ms (-1: for ever); a signal ends the
- * wait.  Fails only if the connection is lost.
+ * One descriptor for the connection's whole life, to be polled for POLLIN (level-triggered) and for
+ * nothing else: it is ready when gpupipe_dispatch() has work, after gpupipe_wake(), and for good
+ * once the connection is lost (-1 if there never was one).  Before waiting on it, reap until
+ * nothing is left.
  */
-int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms, struct failure *ret_failure);
+int gpupipe_get_fd(const struct gpupipe *gpupipe);
 
-/* ---- calls that block --------------------------------------------------------------------- */
+/*
+ * Send and receive what can be, waiting for it at most timeout_ms (0: not at all, -1: for ever);
+ * gpupipe_wake() or a signal ends the wait.  Returns 0.
+ */
+int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms);
 
-int gpupipe_ping(struct gpupipe *gpupipe, struct failure *ret_failure);
-/* name NULL: all.  *ret_ops is the caller's to free(), as in the lists below. */
-int gpupipe_op_list(struct gpupipe *gpupipe, const char *name, struct manifest_op **ret_ops,
-                    uint32_t *ret_n_ops, struct failure *ret_failure);
-int gpupipe_job_list(struct gpupipe *gpupipe, bool is_all, struct msg_job_entry **ret_entries,
-                     uint32_t *ret_n_entries, struct failure *ret_failure);
-int gpupipe_cancel(struct gpupipe *gpupipe, uint64_t job, enum job_state *ret_state,
-                   struct failure *ret_failure);
-int gpupipe_stats(struct gpupipe *gpupipe, struct msg_stats *ret_stats,
-                  struct failure *ret_failure);
-int gpupipe_device_list(struct gpupipe *gpupipe, struct msg_device **ret_devices,
-                        uint32_t *ret_n_devices, struct failure *ret_failure);
+/*
+ * Send and receive until there is something for gpupipe_reap(), or a job has ended since the last
+ * wait (gpupipe_job_result() tells which): returns 1.  Returns 0 after timeout_ns (negative:
+ * never), gpupipe_wake() or a signal, and now and then for no reason.
+ */
+int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns);
 
-/* ---- streaming jobs ----------------------------------------------------------------------- */
+/*
+ * End the gpupipe_dispatch() or gpupipe_wait() that is under way, or the next one.  From any thread
+ * or signal handler, as long as the connection is not being closed.  Calls that block for an answer
+ * of the daemon's go on, and leave it to the next wait.
+ */
+void gpupipe_wake(struct gpupipe *gpupipe);
 
+/* One of the daemon's limits by its name in PROTOCOL.md ("max_push"); 0: it announces no such. */
+uint64_t gpupipe_limit(const struct gpupipe *gpupipe, const char *name);
+
+/* ---- ops ----------------------------------------------------------------------------------- */
+
+/*
+ * What an op takes and gives: *ret_json is the daemon's answer to op.list (PROTOCOL.md) as JSON, an
+ * object for the op called name, or an array of all for NULL.  The caller's to free().  Blocks.
+ */
+int gpupipe_op_describe(struct gpupipe *gpupipe, const char *name, char **ret_json);
+
+enum gpupipe_kind { GPUPIPE_INT, GPUPIPE_FLOAT, GPUPIPE_STRING };
+
+/* A parameter of an op: `struct gpupipe_value block = {"block", GPUPIPE_INT, 4096, 0, NULL};` */
+struct gpupipe_value {
+    const char *name;
+    enum gpupipe_kind kind; /* which of the following counts; a float parameter takes an integer */
+    int64_t i;
+    double f;
+    const char *s;
+};
+
+/* The zero of each enum is what holds if nothing is said. */
+enum gpupipe_priority { GPUPIPE_NORMAL, GPUPIPE_URGENT, GPUPIPE_BULK };
+enum gpupipe_require { GPUPIPE_ANY, GPUPIPE_GPU, GPUPIPE_CPU };
+/* A last record that is short: refused, padded with zero bytes, or the op works on what there is.
+ * Not every op can do more than refuse. */
+enum gpupipe_tail { GPUPIPE_TAIL_ERROR, GPUPIPE_TAIL_ZERO, GPUPIPE_TAIL_SHORT };
+
+/*
+ * Upload an operand that is the same for a whole job, like a matrix: *ret_id names it in
+ * gpupipe_job_opts.consts, on this connection.  The bytes are not needed any longer afterwards.
+ * Blocks.  TOO_BIG: over the limit "const_size".
+ */
+int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, uint64_t *ret_id);
+/* No later job can name it; jobs that do already keep it.  Blocks. */
+int gpupipe_const_drop(struct gpupipe *gpupipe, uint64_t id);
+
+/* How work is to be done. */
+struct gpupipe_job_opts {
+    size_t size;
+    enum gpupipe_priority priority;
+    enum gpupipe_require require; /* fail with NO_DEVICE rather than compute elsewhere */
+    enum gpupipe_tail tail;
+    const char *device;     /* a name of the daemon's device list; NULL: any */
+    uint64_t deadline_ns;   /* from the request's arrival, then DEADLINE; 0: none */
+    int wants_timing;       /* fill gpupipe_completion.timing */
+    const uint64_t *consts; /* the op's constants, all of them in the order of its description */
+    uint32_t n_consts;
+
+    /* For gpupipe_job_open() only.  Less may be granted: see gpupipe_window() and so on. */
+    uint32_t window;   /* pushes under way at once, 1 to the limit "window"; 0: the default */
+    uint64_t max_push; /* bytes of any one array of one push, to the limit "max_push"; 0: default */
+    int is_unordered;  /* completions come as they are done, not in the order of submission */
+};
+
+/* ---- work ---------------------------------------------------------------------------------- */
+
+/* Memory that is read, and memory that is written. */
 struct gpupipe_span {
     const void *data;
     uint64_t size;
 };
-
 struct gpupipe_room {
     void *data;
     uint64_t size; /* bytes that fit */
 };
 
 /*
- * One push.  The caller fills in n_records, in and, for map ops, out; from gpupipe_job_push() until
- * gpupipe_job_reap() hands it back, struct and buffers are the library's.  Then answer tells what
- * happened, and out_size how many bytes lie in each output.
+ * One push: n_records records of each of the op's inputs, in the order of its description, and room
+ * for its outputs.  With opts.tail the last record of a job may be short, and counts.  The spans
+ * are not copied: from submission until the push is reaped inputs must not change, and outputs not
+ * be touched.
  */
-struct gpupipe_push {
+struct gpupipe_desc {
+    size_t size;
+    struct gpupipe_job *job;
+    uint64_t tag; /* the caller's; comes back with the completion */
     uint64_t n_records;
-    struct gpupipe_span in[LIMIT_IN];
-    struct gpupipe_room out[LIMIT_OUT];
-
-    struct msg_answer answer;
-    uint64_t out_size[LIMIT_OUT];
+    uint32_t n_in;
+    uint32_t n_out; /* 0 for an op that reduces: its output is the job's */
+    struct gpupipe_span in[GPUPIPE_IN_MAX];
+    struct gpupipe_room out[GPUPIPE_OUT_MAX];
 };
 
-/* Blocks.  The job lives until gpupipe_job_free() or gpupipe_close(). */
-int gpupipe_job_open(struct gpupipe *gpupipe, const struct msg_job_open *request,
-                     struct gpupipe_job **ret_job, struct failure *ret_failure);
-/* Cancels what is open and blocks until every push is back; those not reaped are dropped. */
+/* Where time went; PROTOCOL.md ("Timing") has the fine print. */
+struct gpupipe_timing {
+    uint64_t queue_ns;   /* accepted until begun */
+    uint64_t in_ns;      /* copying to the device, summed over chunks, which overlap */
+    uint64_t compute_ns; /* the same of computing */
+    uint64_t out_ns;     /* and of copying back */
+};
+
+/* A push that is back.  Strings, timing and error are the library's until the next gpupipe_reap()
+ * or gpupipe_run() on the connection. */
+struct gpupipe_completion {
+    size_t size;
+    uint64_t tag;
+    uint64_t n_records;                 /* computed */
+    uint64_t out_size[GPUPIPE_OUT_MAX]; /* bytes that now lie in each output */
+    int status;                         /* GPUPIPE_OK, or error->status */
+    enum gpupipe_priority priority;
+    const char *device;                  /* "cuda0"; of several, all: "cuda0,cuda1" */
+    const char *backend;                 /* "cuda" or "cpu" */
+    const char *path;                    /* how the data went: "inline" */
+    const struct gpupipe_timing *timing; /* NULL unless it was asked for */
+    const struct gpupipe_error *error;   /* NULL where the status is GPUPIPE_OK */
+};
+
+/*
+ * One push, and wait for its answer.  n_values may be 0, opts NULL; of desc, job and n_records do
+ * not count, and n_out is the op's number of outputs (also if it reduces).  Everything goes in one
+ * message, so gpupipe_limit(gpupipe, "frame") bounds it.
+ *
+ * *ret_completion, whose size is to be set, is untouched on failure; NULL: of no interest.
+ */
+int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_value *values,
+                uint32_t n_values, const struct gpupipe_job_opts *opts,
+                const struct gpupipe_desc *desc, struct gpupipe_completion *ret_completion);
+
+/*
+ * Submit pushes, in order; their jobs may differ.  Never blocks: what does not leave at once leaves
+ * in gpupipe_dispatch() and gpupipe_wait().  The size of descs[0] is that of all.
+ *
+ * Returns how many were taken; fewer than n: the window of the next one's job is full, or it will
+ * be refused: reap, and try again.  Negative: the first one was refused here, and nothing was
+ * taken. Of one that the daemon refuses the completion tells, and the job goes on without it;
+ * pushes that were under way behind it come back with SEQ, to be submitted again.
+ */
+int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, uint32_t n);
+
+/*
+ * Pushes of all jobs that are back, at most max of them.  Never blocks, and receives nothing by
+ * itself.  The size of ret_completions[0] is to be set, and is that of all.  Returns how many.
+ */
+int gpupipe_reap(struct gpupipe *gpupipe, struct gpupipe_completion *ret_completions, uint32_t max);
+
+/* ---- streaming jobs ------------------------------------------------------------------------ */
+
+/*
+ * A job is an op over any number of records, sent in pushes.  n_values may be 0, opts NULL.  It
+ * lives until gpupipe_job_free() or gpupipe_close().  Blocks.  BUSY: there is no room now, try
+ * again after gpupipe_last_error()->retry_ms.
+ */
+int gpupipe_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe, const char *op,
+                     const struct gpupipe_value *values, uint32_t n_values,
+                     const struct gpupipe_job_opts *opts);
+
+/* Cancels what is open and blocks until every push is back; those not reaped are dropped.  NULL is
+ * fine. */
 void gpupipe_job_free(struct gpupipe_job *job);
 
-/* Record sizes, largest push and so on, as the daemon granted them. */
-const struct msg_job_opened *gpupipe_job_shape(const struct gpupipe_job *job);
-/* Is there credit, and is the job neither ended nor over? */
-bool gpupipe_job_can_push(const struct gpupipe_job *job);
-/* How the job ended, or NULL as long as it has not.  Pushes may still wait to be reaped. */
-const struct msg_job_done *gpupipe_job_done(const struct gpupipe_job *job);
-/* A reduce op's output, after done; NULL if there is none.  Lives as long as the job. */
-const void *gpupipe_job_result(const struct gpupipe_job *job, uint32_t output, uint64_t *ret_size);
+/* The job's number at the daemon, as `gpupipe-cli job list` shows it. */
+uint64_t gpupipe_job_id(const struct gpupipe_job *job);
 
-/* None of these blocks: gpupipe_dispatch() moves the bytes. */
-int gpupipe_job_push(struct gpupipe_job *job, struct gpupipe_push *push,
-                     struct failure *ret_failure);
-/* A push that is back (in order of completion), or NULL. */
-struct gpupipe_push *gpupipe_job_reap(struct gpupipe_job *job);
-/* No push will follow. */
-int gpupipe_job_end(struct gpupipe_job *job, struct failure *ret_failure);
-int gpupipe_job_cancel(struct gpupipe_job *job, struct failure *ret_failure);
+/*
+ * Bytes of one record of an input, or of an output (is_output); of one element, where an input's
+ * records differ in length.  0: there is no such.
+ */
+uint32_t gpupipe_record_size(const struct gpupipe_job *job, int is_output, uint32_t index);
+/* Records of one push, at most: so many that each input and output stays within what was granted.
+ */
+uint64_t gpupipe_push_records(const struct gpupipe_job *job);
+/* Every push but the last has a multiple of so many records (1 unless the op reduces). */
+uint64_t gpupipe_push_multiple(const struct gpupipe_job *job);
+/* Pushes that may be under way at once: as many sets of buffers keep the job busy. */
+uint32_t gpupipe_window(const struct gpupipe_job *job);
+
+/* No push will follow.  Does not block. */
+int gpupipe_job_end(struct gpupipe_job *job);
+/* Stop: what is not done fails with CANCELLED.  Does not block. */
+int gpupipe_job_cancel(struct gpupipe_job *job);
+
+/* How a job ended. */
+struct gpupipe_outcome {
+    size_t size;
+    int status;         /* GPUPIPE_OK: all that was submitted before gpupipe_job_end() is done */
+    uint64_t n_pushes;  /* accepted */
+    uint64_t n_records; /* of pushes that succeeded */
+    struct gpupipe_span out[GPUPIPE_OUT_MAX]; /* of an op that reduces; else of no size */
+    const struct gpupipe_error *error;        /* NULL where the status is GPUPIPE_OK */
+};
+
+/*
+ * Has the job ended?  Returns 1 with *ret_outcome, whose size is to be set, or 0.  Pushes may still
+ * wait to be reaped.  What the outcome points to lives as long as the job.
+ */
+int gpupipe_job_result(struct gpupipe_job *job, struct gpupipe_outcome *ret_outcome);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,9 +1,14 @@
 /*
  * The connection's machinery: bytes in and out, and the calls that wait for an answer.
  *
- * Everything happens in gpupipe_dispatch(): it sends what the writer holds and hands what the
- * reader finds to the call or the job that it belongs to.  Both directions move in every turn, so a
- * daemon that waits for us to read before it reads on never waits for ever.
+ * Everything happens in connection_turn(): it sends what the writer holds and hands what the reader
+ * finds to the call or the job that it belongs to.  Both directions move in every turn, so a daemon
+ * that waits for us to read before it reads on never waits for ever.
+ *
+ * The library itself waits with ppoll() on the socket; epoll_fd is for programs, which poll it for
+ * POLLIN alone: it holds the socket, waiting for room only while something wants to leave, and
+ * wake_fd.  A call that blocks does not look at wake_fd, so a wake-up lasts until the program
+ * waits.
  *
  * States: open, then lost.  A loss ends every call and job with its reason, once, outside of the
  * reader's callbacks.  When only writing fails (the daemon has closed its end), what it said before
@@ -11,15 +16,19 @@
  *
  * Threads: the one that owns the connection.
  */
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_connection.h"
 
+#include "client/gpupipe_flight.h"
+#include "client/gpupipe_job.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 /* Bytes of one direction before the other has its turn; not tuned. */
 #define TURN_SIZE (1u << 20)
@@ -67,17 +76,30 @@ static void arm(struct gpupipe *gpupipe)
     }
 }
 
+static void send_waiting(struct gpupipe *gpupipe)
+{
+    if (!gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer) &&
+        writer_send(gpupipe->writer, gpupipe->fd, TURN_SIZE) < 0) {
+        gpupipe->is_peer_gone = true;
+    }
+}
+
+void connection_flush(struct gpupipe *gpupipe)
+{
+    send_waiting(gpupipe);
+    arm(gpupipe);
+}
+
 int connection_post(struct gpupipe *gpupipe, struct request *request, struct call *call,
                     const struct gpupipe_span *spans, uint32_t n_spans,
                     void (*on_sent)(void *arg, bool is_sent), void *arg,
                     struct failure *ret_failure)
 {
     struct writer_message *message;
-    int rc;
+    int rc = connection_check(gpupipe, ret_failure);
 
-    if (gpupipe->is_lost) {
-        *ret_failure = gpupipe->loss;
-        return -(int)gpupipe->loss.status;
+    if (rc < 0) {
+        return rc;
     }
     rc = writer_begin(&message, on_sent, arg);
     if (rc == 0) {
@@ -90,14 +112,13 @@ int connection_post(struct gpupipe *gpupipe, struct request *request, struct cal
         }
     }
     if (rc < 0) {
-        return fail(ret_failure, STATUS_INTERNAL, NULL, "cannot build a request: %s",
+        return fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "cannot build a request: %s",
                     strerror(-rc));
     }
     call->msgid = request->msgid;
     call->next = gpupipe->calls;
     gpupipe->calls = call;
     writer_queue(gpupipe->writer, message);
-    arm(gpupipe);
     return 0;
 }
 
@@ -106,6 +127,7 @@ struct blocking_call {
     int (*unpack)(const msgpack_object *result, void *ret, struct failure *ret_failure);
     void *ret;
     bool is_answered;
+    bool is_sent;
     int rc;
     struct failure *ret_failure;
 };
@@ -124,7 +146,17 @@ static void on_blocking_answer(struct call *call, const msgpack_object *result,
     }
 }
 
+static void on_blocking_sent(void *arg, bool is_sent)
+{
+    struct blocking_call *blocking = arg;
+
+    /* Not sent means that the connection is being lost: the answer will say so. */
+    (void)is_sent;
+    blocking->is_sent = true;
+}
+
 int connection_call(struct gpupipe *gpupipe, struct request *request,
+                    const struct gpupipe_span *span,
                     int (*unpack)(const msgpack_object *result, void *ret,
                                   struct failure *ret_failure),
                     void *ret, struct failure *ret_failure)
@@ -135,20 +167,44 @@ int connection_call(struct gpupipe *gpupipe, struct request *request,
         .ret = ret,
         .ret_failure = ret_failure,
     };
-    int rc = connection_post(gpupipe, request, &blocking.call, NULL, 0, NULL, NULL, ret_failure);
+    int rc = connection_post(gpupipe, request, &blocking.call, span, span == NULL ? 0 : 1,
+                             on_blocking_sent, &blocking, ret_failure);
     struct failure loss;
 
     if (rc < 0) {
         return rc;
     }
-    while (!blocking.is_answered) {
+    while (!blocking.is_answered || !blocking.is_sent) {
         /* A loss answers the call as well. */
-        (void)gpupipe_dispatch(gpupipe, -1, &loss);
+        (void)connection_turn(gpupipe, -1, CONNECTION_IGNORE_WAKES, &loss);
     }
+    connection_announce(gpupipe);
     return blocking.rc;
 }
 
+int connection_ask(
+    struct gpupipe *gpupipe, struct request *request, const struct gpupipe_span *span,
+    int (*unpack)(const msgpack_object *result, void *ret, struct failure *ret_failure), void *ret)
+{
+    struct failure failure;
+    int rc = connection_call(gpupipe, request, span, unpack, ret, &failure);
+
+    request_finish(request);
+    return error_record(gpupipe, rc, &failure);
+}
+
 /* ---- what arrives -------------------------------------------------------------------------- */
+
+/* The link that leads to the call, or to NULL. */
+static struct call **find_call(struct gpupipe *gpupipe, uint32_t msgid)
+{
+    struct call **link = &gpupipe->calls;
+
+    while (*link != NULL && (*link)->msgid != msgid) {
+        link = &(*link)->next;
+    }
+    return link;
+}
 
 static int on_payload(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
                       struct reader_sink *ret_sink)
@@ -163,6 +219,12 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
     }
     if (message.type == RPC_NOTIFICATION) {
         rc = job_on_payload(gpupipe, &message, guard, ret_sink);
+    } else if (message.type == RPC_RESPONSE) {
+        struct call *call = *find_call(gpupipe, message.msgid);
+
+        if (call != NULL && call->on_payload != NULL) {
+            rc = call->on_payload(call, guard, ret_sink);
+        }
     }
     rpc_finish(&message);
     return rc;
@@ -172,21 +234,17 @@ static void on_response(struct gpupipe *gpupipe, const struct rpc_message *messa
 {
     bool has_failure = message->error.type != MSGPACK_OBJECT_NIL;
     struct failure failure;
+    struct call *call, **link;
 
     if (has_failure) {
         rpc_unpack_error(&message->error, &failure);
     }
-    for (struct call **link = &gpupipe->calls; *link != NULL; link = &(*link)->next) {
-        struct call *call = *link;
-
-        if (call->msgid == message->msgid) {
-            *link = call->next;
-            call->on_answer(call, has_failure ? NULL : &message->result,
-                            has_failure ? &failure : NULL);
-            return;
-        }
-    }
-    if (has_failure) {
+    link = find_call(gpupipe, message->msgid);
+    call = *link;
+    if (call != NULL) {
+        *link = call->next;
+        call->on_answer(call, has_failure ? NULL : &message->result, has_failure ? &failure : NULL);
+    } else if (has_failure) {
         gpupipe->stray = failure;
     }
 }
@@ -217,28 +275,7 @@ static void on_broken(void *owner, const struct guard *guard, const struct failu
     gpupipe->stray = *failure;
 }
 
-const struct reader_callbacks connection_callbacks = {
-    .on_payload = on_payload,
-    .on_message = on_message,
-    .on_broken = on_broken,
-};
-
-/* ---- dispatch ------------------------------------------------------------------------------ */
-
-void connection_lose(struct gpupipe *gpupipe, const struct failure *failure)
-{
-    gpupipe->is_lost = true;
-    gpupipe->loss = *failure;
-    epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_DEL, gpupipe->fd, NULL);
-    writer_destroy(STEAL(gpupipe->writer));
-    while (gpupipe->calls != NULL) {
-        struct call *call = gpupipe->calls;
-
-        gpupipe->calls = call->next;
-        call->on_answer(call, NULL, failure);
-    }
-    job_on_loss(gpupipe);
-}
+/* ---- turns --------------------------------------------------------------------------------- */
 
 static int lose_because(struct gpupipe *gpupipe, const char *what, struct failure *ret_failure)
 {
@@ -246,35 +283,50 @@ static int lose_because(struct gpupipe *gpupipe, const char *what, struct failur
     struct failure failure;
 
     if (stray->status != STATUS_OK) {
-        fail(&failure, stray->status, stray->field, "%s: %.150s", what, stray->message);
+        fail(&failure, STATUS_LOST, stray->field, "%s: %s: %.130s", what,
+             status_name(stray->status), stray->message);
     } else {
-        fail(&failure, STATUS_INTERNAL, NULL, "%s", what);
+        fail(&failure, STATUS_LOST, NULL, "%s", what);
     }
     connection_lose(gpupipe, &failure);
     *ret_failure = failure;
     return -(int)failure.status;
 }
 
-static void send_waiting(struct gpupipe *gpupipe)
+/* Wait; true if the socket is ready.  Wake-ups are taken here, and told of. */
+static bool await_socket(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,
+                         bool *ret_is_woken)
 {
-    if (!gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer) &&
-        writer_send(gpupipe->writer, gpupipe->fd, TURN_SIZE) < 0) {
-        gpupipe->is_peer_gone = true;
+    bool wants_to_write = !gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer);
+    const struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    struct pollfd fds[] = {
+        {.fd = gpupipe->fd, .events = wants_to_write ? POLLIN | POLLOUT : POLLIN},
+        {.fd = heed == CONNECTION_HEED_WAKES ? gpupipe->wake_fd : -1, .events = POLLIN},
+    };
+    uint64_t n_wakes;
+
+    if (ppoll(fds, ARRAY_SIZE(fds), timeout_ns < 0 ? NULL : &timeout, NULL) <= 0) {
+        return false;
     }
+    if (fds[1].revents != 0) {
+        (void)!read(gpupipe->wake_fd, &n_wakes, sizeof(n_wakes));
+        *ret_is_woken = true;
+    }
+    return fds[0].revents != 0;
 }
 
-int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms, struct failure *ret_failure)
+int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,
+                    struct failure *ret_failure)
 {
-    struct epoll_event event;
-    int outcome;
+    int outcome = connection_check(gpupipe, ret_failure);
+    bool is_woken = false;
 
-    if (gpupipe->is_lost) {
-        *ret_failure = gpupipe->loss;
-        return -(int)gpupipe->loss.status;
+    if (outcome < 0) {
+        return outcome;
     }
     send_waiting(gpupipe);
-    arm(gpupipe);
-    if (epoll_wait(gpupipe->epoll_fd, &event, 1, timeout_ms) != 1) {
+    if (!await_socket(gpupipe, timeout_ns, heed, &is_woken)) {
+        arm(gpupipe);
         return 0;
     }
     send_waiting(gpupipe);
@@ -289,5 +341,138 @@ int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms, struct failure *re
         return lose_because(gpupipe, strerror(-outcome), ret_failure);
     }
     arm(gpupipe);
+    return is_woken ? 0 : 1;
+}
+
+bool connection_has_news(const struct gpupipe *gpupipe)
+{
+    return gpupipe->landed.first != NULL || gpupipe->has_ended_job;
+}
+
+void connection_announce(struct gpupipe *gpupipe)
+{
+    if (connection_has_news(gpupipe)) {
+        gpupipe_wake(gpupipe);
+    }
+}
+
+/* ---- the connection's life ----------------------------------------------------------------- */
+
+bool connection_is_ours(const struct gpupipe *gpupipe)
+{
+    return getpid() == gpupipe->owner;
+}
+
+int connection_check(const struct gpupipe *gpupipe, struct failure *ret_failure)
+{
+    /* Two processes that write to one socket would garble both their messages. */
+    if (!connection_is_ours(gpupipe)) {
+        return fail(ret_failure, STATUS_MISUSE, NULL,
+                    "the connection belongs to the process that opened it; open another");
+    }
+    if (gpupipe->is_lost) {
+        *ret_failure = gpupipe->loss;
+        return -(int)gpupipe->loss.status;
+    }
     return 0;
+}
+
+struct gpupipe *connection_create(void)
+{
+    struct gpupipe *gpupipe = calloc(1, sizeof(*gpupipe));
+
+    if (gpupipe != NULL) {
+        gpupipe->fd = gpupipe->epoll_fd = gpupipe->wake_fd = -1;
+        gpupipe->owner = getpid();
+        gpupipe->next_msgid = 1;
+        flight_list_init(&gpupipe->landed);
+        flight_list_init(&gpupipe->reaped);
+    }
+    return gpupipe;
+}
+
+/* 0 or -errno. */
+static int set_up(struct gpupipe *gpupipe)
+{
+    static const struct reader_callbacks callbacks = {
+        .on_payload = on_payload,
+        .on_message = on_message,
+        .on_broken = on_broken,
+    };
+    struct epoll_event event = {.events = EPOLLIN};
+    int rc;
+
+    gpupipe->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    gpupipe->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (gpupipe->wake_fd < 0 || gpupipe->epoll_fd < 0 ||
+        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_ADD, gpupipe->fd, &event) < 0 ||
+        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_ADD, gpupipe->wake_fd, &event) < 0) {
+        return -errno;
+    }
+    rc = reader_create(&gpupipe->reader, GUARD_CLIENT, &callbacks, gpupipe);
+    return rc < 0 ? rc : writer_create(&gpupipe->writer);
+}
+
+static int take_hello(const msgpack_object *result, void *ret, struct failure *ret_failure)
+{
+    return codec_unpack_hello_result(result, ret, ret_failure);
+}
+
+static int say_hello(struct gpupipe *gpupipe, const char *program, struct failure *ret_failure)
+{
+    struct msg_hello hello = {.api = API_LEVEL, .wants_structured = true};
+    struct request request;
+    int rc;
+
+    snprintf(hello.program, sizeof(hello.program), "%s", program == NULL ? "" : program);
+    request_init(&request, gpupipe);
+    codec_pack_hello(&request.packer, request.msgid, &hello);
+    rc = connection_call(gpupipe, &request, NULL, take_hello, &gpupipe->hello, ret_failure);
+    request_finish(&request);
+    if (rc == 0 && gpupipe->hello.api_compatible > API_LEVEL) {
+        return fail(ret_failure, STATUS_VERSION, "api",
+                    "the daemon (%s) serves level %u and later, this client speaks level %u",
+                    gpupipe->hello.version, gpupipe->hello.api_compatible, API_LEVEL);
+    }
+    return rc;
+}
+
+int connection_start(struct gpupipe *gpupipe, int fd, const char *program,
+                     struct failure *ret_failure)
+{
+    int rc;
+
+    gpupipe->fd = fd;
+    rc = set_up(gpupipe);
+    if (rc < 0) {
+        rc = fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "cannot set up a connection: %s",
+                  strerror(-rc));
+    } else {
+        rc = say_hello(gpupipe, program, ret_failure);
+    }
+    if (rc < 0 && gpupipe->is_lost && gpupipe->stray.status != STATUS_OK) {
+        /* Refused with a reason, BUSY for one: better than that the connection is lost. */
+        *ret_failure = gpupipe->stray;
+        rc = -(int)ret_failure->status;
+    }
+    if (rc < 0 && !gpupipe->is_lost) {
+        connection_lose(gpupipe, ret_failure);
+    }
+    return rc;
+}
+
+void connection_lose(struct gpupipe *gpupipe, const struct failure *failure)
+{
+    gpupipe->is_lost = true;
+    gpupipe->loss = *failure;
+    writer_destroy(STEAL(gpupipe->writer));
+    while (gpupipe->calls != NULL) {
+        struct call *call = gpupipe->calls;
+
+        gpupipe->calls = call->next;
+        call->on_answer(call, NULL, failure);
+    }
+    job_on_loss(gpupipe);
+    /* What is polled is ready from now on. */
+    gpupipe_wake(gpupipe);
 }

@@ -1,150 +1,121 @@
 /*
- * Streaming jobs: pushes on their way, results on theirs.
+ * Streaming jobs: opened, ended, cancelled, freed, and how they end.
  *
- * A push comes back to its caller once three things have happened, in whatever order the daemon
- * makes them: its last byte has left (the writer refers to the caller's buffers until then), its
- * request was answered, and its result has arrived (or its request was refused, or the connection
- * lost).  Results are received straight into the caller's memory: `out` is the last key, so the
- * part of the message before a payload tells whose it is.
- *
- * States of a job: open, ended (job.close sent), over (`has_done`).  A lost connection makes it
- * over.
+ * States of a job: open, ended (job.close or job.cancel sent), over (`has_done`).  A lost
+ * connection makes it over.
  *
  * Threads: the one that owns the connection.
  */
-#include "client/gpupipe_private.h"
+#include "client/gpupipe_job.h"
 
+#include "client/gpupipe_flight.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* A push between gpupipe_job_push() and gpupipe_job_reap(). */
-struct flight {
-    struct flight *next;
-    struct call call;
-    struct gpupipe_job *job;
-    struct gpupipe_push *push;
-    uint64_t seq;
-    bool is_sent;
-    bool is_answered; /* the request job.push */
-    bool has_result;
+/* ---- what a caller asks for ---------------------------------------------------------------- */
+
+static const enum priority priorities[] = {
+    [GPUPIPE_NORMAL] = PRIORITY_NORMAL,
+    [GPUPIPE_URGENT] = PRIORITY_URGENT,
+    [GPUPIPE_BULK] = PRIORITY_BULK,
 };
 
-struct flight_list {
-    struct flight *first;
-    struct flight **last;
-};
+_Static_assert((int)GPUPIPE_ANY == (int)REQUIRE_ANY && (int)GPUPIPE_GPU == (int)REQUIRE_GPU &&
+                   (int)GPUPIPE_CPU == (int)REQUIRE_CPU,
+               "as on the wire");
+_Static_assert((int)GPUPIPE_TAIL_ERROR == (int)TAIL_ERROR &&
+                   (int)GPUPIPE_TAIL_ZERO == (int)TAIL_ZERO &&
+                   (int)GPUPIPE_TAIL_SHORT == (int)TAIL_SHORT,
+               "as on the wire");
+_Static_assert((int)GPUPIPE_INT == (int)VALUE_INT && (int)GPUPIPE_FLOAT == (int)VALUE_FLOAT &&
+                   (int)GPUPIPE_STRING == (int)VALUE_STRING,
+               "as in the codec");
 
-/* A request whose answer nobody waits for: job.close and job.cancel. */
-struct errand {
-    struct call call;
-    struct gpupipe_job *job;
-    bool is_under_way;
-};
-
-struct gpupipe_job {
-    struct gpupipe_job *next;
-    struct gpupipe *gpupipe;
-    struct msg_job_opened shape;
-    uint64_t next_seq;
-    uint32_t n_credits;
-    struct flight_list flying;
-    struct flight_list landed;
-    struct errand close;
-    struct errand cancel;
-    bool is_ended;
-    bool has_done;
-    struct msg_job_done done;
-    void *result[LIMIT_OUT];
-    uint64_t result_size[LIMIT_OUT];
-};
-
-static void list_init(struct flight_list *list)
+/* Copy a name that must fit. */
+static bool take_name(char *ret_name, size_t size, const char *name)
 {
-    list->first = NULL;
-    list->last = &list->first;
+    return (size_t)snprintf(ret_name, size, "%s", name == NULL ? "" : name) < size;
 }
 
-static void list_append(struct flight_list *list, struct flight *flight)
+static int take_value(const struct gpupipe_value *value, struct value *ret_value,
+                      struct failure *ret_failure)
 {
-    flight->next = NULL;
-    *list->last = flight;
-    list->last = &flight->next;
-}
-
-static void list_remove(struct flight_list *list, struct flight *flight)
-{
-    struct flight **link = &list->first;
-
-    while (*link != flight) {
-        link = &(*link)->next;
+    *ret_value = (struct value){.kind = (enum value_kind)value->kind, .i = value->i, .f = value->f};
+    if (!take_name(ret_value->name, sizeof(ret_value->name), value->name)) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "no parameter has a name that long");
     }
-    *link = flight->next;
-    if (list->last == &flight->next) {
-        list->last = link;
+    if ((unsigned)value->kind > GPUPIPE_STRING) {
+        return fail(ret_failure, STATUS_MISUSE, ret_value->name, "parameter \"%s\" is of no kind",
+                    ret_value->name);
     }
+    if (value->kind == GPUPIPE_STRING && !take_name(ret_value->s, sizeof(ret_value->s), value->s)) {
+        return fail(ret_failure, STATUS_RANGE, ret_value->name,
+                    "parameter \"%s\" is longer than any of its choices", ret_value->name);
+    }
+    return 0;
 }
 
-static void list_free(struct flight_list *list)
+int job_take_op(const char *op, const struct gpupipe_value *values, uint32_t n_values,
+                struct msg_op *ret_op, struct failure *ret_failure)
 {
-    while (list->first != NULL) {
-        struct flight *flight = list->first;
+    int rc = 0;
 
-        list->first = flight->next;
-        free(flight);
+    memset(ret_op, 0, sizeof(*ret_op));
+    if (!take_name(ret_op->name, sizeof(ret_op->name), op)) {
+        return fail(ret_failure, STATUS_UNKNOWN_OP, "op", "no op has a name that long");
     }
-    list_init(list);
+    if (n_values > LIMIT_PARAMS) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "params", "%u parameters are more than %d",
+                    n_values, LIMIT_PARAMS);
+    }
+    for (uint32_t i = 0; i < n_values && rc == 0; i++) {
+        rc = take_value(&values[i], &ret_op->values[i], ret_failure);
+    }
+    ret_op->n_values = n_values;
+    return rc;
 }
 
-/* ---- a push's way back --------------------------------------------------------------------- */
-
-static void land_if_complete(struct flight *flight)
+int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *ret_options,
+                     struct failure *ret_failure)
 {
-    if (flight->is_sent && flight->is_answered && flight->has_result) {
-        list_remove(&flight->job->flying, flight);
-        list_append(&flight->job->landed, flight);
+    struct gpupipe_job_opts mine = {.size = sizeof(mine)};
+    int rc = 0;
+
+    if (opts != NULL) {
+        rc = error_take_struct(&mine, opts, opts->size, sizeof(mine), ret_failure);
     }
-}
-
-static void set_failure(struct flight *flight, const struct failure *failure)
-{
-    struct msg_answer *answer = &flight->push->answer;
-
-    if (!answer->has_failure) {
-        answer->has_failure = true;
-        answer->failure = *failure;
+    if (rc < 0) {
+        return rc;
     }
-}
-
-static void on_push_sent(void *arg, bool is_sent)
-{
-    struct flight *flight = arg;
-
-    /* Not sent means that the connection is being lost: the call's answer will say so. */
-    (void)is_sent;
-    flight->is_sent = true;
-    land_if_complete(flight);
-}
-
-static void on_push_answer(struct call *call, const msgpack_object *result,
-                           const struct failure *failure)
-{
-    struct flight *flight = CONTAINER_OF(call, struct flight, call);
-
-    (void)result;
-    flight->is_answered = true;
-    if (failure != NULL) {
-        /* A job that had ended by then said in job.done why; the push only finds it gone. */
-        const struct msg_job_done *done = gpupipe_job_done(flight->job);
-
-        set_failure(flight, done != NULL && done->has_failure ? &done->failure : failure);
-        if (!flight->has_result) {
-            flight->has_result = true;
-            flight->job->n_credits++;
-        }
+    if ((unsigned)mine.priority > GPUPIPE_BULK || (unsigned)mine.require > GPUPIPE_CPU ||
+        (unsigned)mine.tail > GPUPIPE_TAIL_SHORT) {
+        return fail(ret_failure, STATUS_MISUSE, NULL, "an option is none of its enum's values");
     }
-    land_if_complete(flight);
+    *ret_options = (struct msg_options){
+        .priority = priorities[mine.priority],
+        .deadline_ns = mine.deadline_ns,
+        .require = (enum require)mine.require,
+        .tail = (enum tail)mine.tail,
+        .wants_timing = mine.wants_timing != 0,
+        .window = mine.window,
+        .max_push = mine.max_push,
+        .is_unordered = mine.is_unordered != 0,
+    };
+    if (mine.n_consts > LIMIT_CONSTS) {
+        return fail(ret_failure, STATUS_RANGE, "consts", "%u constants: no op has more than %d",
+                    mine.n_consts, LIMIT_CONSTS);
+    }
+    for (uint32_t i = 0; i < mine.n_consts; i++) {
+        ret_options->consts[i] = mine.consts[i];
+    }
+    ret_options->n_consts = mine.n_consts;
+    if (!take_name(ret_options->device, sizeof(ret_options->device), mine.device)) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "device", "no device has a name that long");
+    }
+    return 0;
 }
 
 /* ---- notifications ------------------------------------------------------------------------- */
@@ -178,41 +149,12 @@ static struct flight *find_flight(struct gpupipe *gpupipe, uint64_t id, uint64_t
     return flight;
 }
 
-static int sink_into(struct reader_sink *sink, void *bytes, uint64_t size)
-{
-    sink->n_pieces = 1;
-    sink->pieces[0] = (struct iovec){.iov_base = bytes, .iov_len = size};
-    return 0;
-}
-
-static int sink_of_push(struct gpupipe *gpupipe, const struct msg_answer *answer,
-                        const struct guard *guard, struct reader_sink *ret_sink)
-{
-    struct flight *flight = find_flight(gpupipe, answer->job, answer->seq);
-    uint32_t output = guard->payload_index;
-    struct gpupipe_push *push;
-    struct failure failure;
-
-    if (flight == NULL) {
-        return -1;
-    }
-    push = flight->push;
-    if (output >= LIMIT_OUT || guard->payload_size > push->out[output].size) {
-        fail(&failure, STATUS_INTERNAL, "out",
-             "output %u of push %llu has %llu bytes, more than fit", output,
-             (unsigned long long)flight->seq, (unsigned long long)guard->payload_size);
-        set_failure(flight, &failure);
-        return -1;
-    }
-    push->out_size[output] = guard->payload_size;
-    return sink_into(ret_sink, push->out[output].data, guard->payload_size);
-}
-
 static int sink_of_job(struct gpupipe *gpupipe, const struct msg_job_done *done,
                        const struct guard *guard, struct reader_sink *ret_sink)
 {
     struct gpupipe_job *job = find_job(gpupipe, done->job);
     uint32_t output = guard->payload_index;
+    struct failure failure;
 
     if (job == NULL || output >= LIMIT_OUT || job->result[output] != NULL ||
         guard->payload_size > LIMIT_RECORD) {
@@ -220,10 +162,15 @@ static int sink_of_job(struct gpupipe *gpupipe, const struct msg_job_done *done,
     }
     job->result[output] = malloc(guard->payload_size + 1);
     if (job->result[output] == NULL) {
+        fail(&failure, STATUS_OUT_OF_MEMORY, NULL, "no memory for the job's output");
+        error_set(&job->error, &failure);
         return -1;
     }
     job->result_size[output] = guard->payload_size;
-    return sink_into(ret_sink, job->result[output], guard->payload_size);
+    ret_sink->n_pieces = 1;
+    ret_sink->pieces[0] =
+        (struct iovec){.iov_base = job->result[output], .iov_len = guard->payload_size};
+    return 0;
 }
 
 int job_on_payload(struct gpupipe *gpupipe, const struct rpc_message *message,
@@ -235,7 +182,9 @@ int job_on_payload(struct gpupipe *gpupipe, const struct rpc_message *message,
 
     if (is_named(message, NOTIFY_JOB_RESULT) &&
         codec_unpack_job_result(&message->params, &answer, &failure) == 0) {
-        return sink_of_push(gpupipe, &answer, guard, ret_sink);
+        struct flight *flight = find_flight(gpupipe, answer.job, answer.seq);
+
+        return flight == NULL ? -1 : flight_on_payload(flight, guard, ret_sink);
     }
     if (is_named(message, NOTIFY_JOB_DONE) &&
         codec_unpack_job_done(&message->params, &done, &failure) == 0) {
@@ -244,37 +193,35 @@ int job_on_payload(struct gpupipe *gpupipe, const struct rpc_message *message,
     return -1;
 }
 
-static void on_result(struct gpupipe *gpupipe, const struct msg_answer *answer)
+static void end_with(struct gpupipe_job *job, const struct msg_job_done *done)
 {
-    struct flight *flight = find_flight(gpupipe, answer->job, answer->seq);
-    struct msg_answer *mine;
+    struct failure cancelled;
 
-    if (flight == NULL) {
+    if (job->has_done) {
         return;
     }
-    mine = &flight->push->answer;
-    if (mine->has_failure) {
-        struct failure failure = mine->failure;
-
-        *mine = *answer;
-        mine->has_failure = true;
-        mine->failure = failure;
-    } else {
-        *mine = *answer;
+    job->has_done = true;
+    job->gpupipe->has_ended_job = true;
+    job->done = *done;
+    if (done->has_failure) {
+        error_set(&job->error, &done->failure);
+    } else if (done->state != JOB_DONE) {
+        fail(&cancelled, done->state == JOB_EXPIRED ? STATUS_DEADLINE : STATUS_CANCELLED, NULL,
+             "the job was %s", job_state_names[done->state]);
+        error_set(&job->error, &cancelled);
     }
-    flight->job->n_credits += answer->credit;
-    flight->has_result = true;
-    land_if_complete(flight);
 }
 
-static void on_done(struct gpupipe *gpupipe, const struct msg_job_done *done)
+static void end_with_failure(struct gpupipe_job *job, const struct failure *failure)
 {
-    struct gpupipe_job *job = find_job(gpupipe, done->job);
+    const struct msg_job_done done = {
+        .job = job->shape.job,
+        .state = JOB_FAILED,
+        .has_failure = true,
+        .failure = *failure,
+    };
 
-    if (job != NULL && !job->has_done) {
-        job->has_done = true;
-        job->done = *done;
-    }
+    end_with(job, &done);
 }
 
 void job_on_notification(struct gpupipe *gpupipe, const struct rpc_message *message)
@@ -284,42 +231,33 @@ void job_on_notification(struct gpupipe *gpupipe, const struct rpc_message *mess
 
     if (is_named(message, NOTIFY_JOB_RESULT)) {
         if (codec_unpack_job_result(&message->params, &answer, &gpupipe->stray) == 0) {
-            on_result(gpupipe, &answer);
+            struct flight *flight = find_flight(gpupipe, answer.job, answer.seq);
+
+            if (flight != NULL) {
+                flight_on_result(flight, &answer);
+            }
         }
     } else if (is_named(message, NOTIFY_JOB_DONE)) {
         if (codec_unpack_job_done(&message->params, &done, &gpupipe->stray) == 0) {
-            on_done(gpupipe, &done);
+            struct gpupipe_job *job = find_job(gpupipe, done.job);
+
+            if (job != NULL) {
+                end_with(job, &done);
+            }
         }
     }
 }
 
 /* ---- the connection's end ------------------------------------------------------------------ */
 
-static void end_with(struct gpupipe_job *job, const struct failure *failure)
-{
-    if (!job->has_done) {
-        job->has_done = true;
-        job->done = (struct msg_job_done){
-            .job = job->shape.job,
-            .state = JOB_FAILED,
-            .has_failure = true,
-            .failure = *failure,
-        };
-    }
-}
-
 void job_on_loss(struct gpupipe *gpupipe)
 {
     for (struct gpupipe_job *job = gpupipe->jobs; job != NULL; job = job->next) {
         /* Writer and calls are gone: what still flies was accepted and has no result. */
         while (job->flying.first != NULL) {
-            struct flight *flight = job->flying.first;
-
-            set_failure(flight, &gpupipe->loss);
-            flight->has_result = true;
-            land_if_complete(flight);
+            flight_lose(job->flying.first, &gpupipe->loss);
         }
-        end_with(job, &gpupipe->loss);
+        end_with_failure(job, &gpupipe->loss);
     }
 }
 
@@ -331,7 +269,7 @@ static void destroy(struct gpupipe_job *job)
             break;
         }
     }
-    list_free(&job->landed);
+    flight_list_free(&job->gpupipe->landed, job);
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         free(job->result[i]);
     }
@@ -345,7 +283,7 @@ void job_destroy_all(struct gpupipe *gpupipe)
     }
 }
 
-/* ---- for callers --------------------------------------------------------------------------- */
+/* ---- opening and freeing ------------------------------------------------------------------- */
 
 static void on_errand_answer(struct call *call, const msgpack_object *result,
                              const struct failure *failure)
@@ -355,7 +293,7 @@ static void on_errand_answer(struct call *call, const msgpack_object *result,
     (void)result;
     errand->is_under_way = false;
     if (failure != NULL) {
-        end_with(errand->job, failure);
+        end_with_failure(errand->job, failure);
     }
 }
 
@@ -364,27 +302,26 @@ static int take_opened(const msgpack_object *result, void *ret, struct failure *
     return codec_unpack_job_opened(result, ret, ret_failure);
 }
 
-int gpupipe_job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg,
-                     struct gpupipe_job **ret_job, struct failure *ret_failure)
+int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpupipe_job **ret_job,
+             struct failure *ret_failure)
 {
     _cleanup_(free_pointer) struct gpupipe_job *job = calloc(1, sizeof(*job));
     struct request request;
     int rc;
 
     if (job == NULL) {
-        return fail(ret_failure, STATUS_INTERNAL, NULL, "out of memory");
+        return fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "out of memory");
     }
     request_init(&request, gpupipe);
     codec_pack_job_open(&request.packer, request.msgid, msg);
-    rc = connection_call(gpupipe, &request, take_opened, &job->shape, ret_failure);
+    rc = connection_call(gpupipe, &request, NULL, take_opened, &job->shape, ret_failure);
     request_finish(&request);
     if (rc < 0) {
         return rc;
     }
     job->gpupipe = gpupipe;
     job->n_credits = job->shape.credit;
-    list_init(&job->flying);
-    list_init(&job->landed);
+    flight_list_init(&job->flying);
     job->close = (struct errand){.call.on_answer = on_errand_answer, .job = job};
     job->cancel = (struct errand){.call.on_answer = on_errand_answer, .job = job};
     job->next = gpupipe->jobs;
@@ -393,119 +330,50 @@ int gpupipe_job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg,
     return 0;
 }
 
+int gpupipe_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe, const char *op,
+                     const struct gpupipe_value *values, uint32_t n_values,
+                     const struct gpupipe_job_opts *opts)
+{
+    struct msg_job_open msg;
+    struct failure failure;
+    int rc = job_take_op(op, values, n_values, &msg.op, &failure);
+
+    if (rc == 0) {
+        rc = job_take_options(opts, &msg.options, &failure);
+    }
+    if (rc == 0) {
+        rc = job_open(gpupipe, &msg, ret_job, &failure);
+    }
+    return error_record(gpupipe, rc, &failure);
+}
+
 void gpupipe_job_free(struct gpupipe_job *job)
 {
+    struct gpupipe *gpupipe;
     struct failure failure;
 
-    if (job == NULL) {
+    /* A child's copy has nothing that it could wait for: it goes with the connection. */
+    if (job == NULL || !connection_is_ours(job->gpupipe)) {
         return;
     }
+    gpupipe = job->gpupipe;
     if (!job->has_done) {
-        (void)gpupipe_job_cancel(job, &failure);
+        (void)gpupipe_job_cancel(job);
     }
     while (!job->has_done || job->flying.first != NULL || job->close.is_under_way ||
            job->cancel.is_under_way) {
         /* A loss ends all of these as well. */
-        (void)gpupipe_dispatch(job->gpupipe, -1, &failure);
+        (void)connection_turn(gpupipe, -1, CONNECTION_IGNORE_WAKES, &failure);
     }
     destroy(job);
+    connection_announce(gpupipe);
 }
 
-const struct msg_job_opened *gpupipe_job_shape(const struct gpupipe_job *job)
-{
-    return &job->shape;
-}
-
-bool gpupipe_job_can_push(const struct gpupipe_job *job)
-{
-    return job->n_credits > 0 && !job->is_ended && !job->has_done;
-}
-
-const struct msg_job_done *gpupipe_job_done(const struct gpupipe_job *job)
-{
-    return job->has_done ? &job->done : NULL;
-}
-
-const void *gpupipe_job_result(const struct gpupipe_job *job, uint32_t output, uint64_t *ret_size)
-{
-    if (!job->has_done || job->result[output] == NULL) {
-        return NULL;
-    }
-    *ret_size = job->result_size[output];
-    return job->result[output];
-}
-
-static int post_push(struct flight *flight, struct failure *ret_failure)
-{
-    struct gpupipe_job *job = flight->job;
-    struct gpupipe_push *push = flight->push;
-    struct msg_job_push msg = {
-        .job = job->shape.job,
-        .seq = flight->seq,
-        .has_n = true,
-        .n = push->n_records,
-        .n_data = job->shape.n_in,
-    };
-    struct request request;
-    int rc;
-
-    request_init(&request, job->gpupipe);
-    codec_pack_job_push(&request.packer, request.msgid, &msg);
-    rc = connection_post(job->gpupipe, &request, &flight->call, push->in, msg.n_data, on_push_sent,
-                         flight, ret_failure);
-    request_finish(&request);
-    return rc;
-}
-
-int gpupipe_job_push(struct gpupipe_job *job, struct gpupipe_push *push,
-                     struct failure *ret_failure)
-{
-    struct flight *flight;
-    int rc;
-
-    if (!gpupipe_job_can_push(job)) {
-        return fail(ret_failure, STATUS_NO_CREDIT, NULL, "the job takes no push now");
-    }
-    flight = calloc(1, sizeof(*flight));
-    if (flight == NULL) {
-        return fail(ret_failure, STATUS_INTERNAL, NULL, "out of memory");
-    }
-    flight->call.on_answer = on_push_answer;
-    flight->job = job;
-    flight->push = push;
-    flight->seq = job->next_seq;
-    memset(&push->answer, 0, sizeof(push->answer));
-    memset(push->out_size, 0, sizeof(push->out_size));
-    rc = post_push(flight, ret_failure);
-    if (rc < 0) {
-        free(flight);
-        return rc;
-    }
-    job->next_seq++;
-    job->n_credits--;
-    list_append(&job->flying, flight);
-    return 0;
-}
-
-struct gpupipe_push *gpupipe_job_reap(struct gpupipe_job *job)
-{
-    struct flight *flight = job->landed.first;
-    struct gpupipe_push *push;
-
-    if (flight == NULL) {
-        return NULL;
-    }
-    list_remove(&job->landed, flight);
-    push = flight->push;
-    free(flight);
-    return push;
-}
-
-static int send_errand(struct gpupipe_job *job, struct errand *errand, enum method method,
-                       struct failure *ret_failure)
+static int send_errand(struct gpupipe_job *job, struct errand *errand, enum method method)
 {
     struct msg_job msg = {.job = job->shape.job};
     struct request request;
+    struct failure failure;
     int rc;
 
     if (errand->is_under_way || job->has_done) {
@@ -513,19 +381,89 @@ static int send_errand(struct gpupipe_job *job, struct errand *errand, enum meth
     }
     request_init(&request, job->gpupipe);
     codec_pack_job(&request.packer, request.msgid, method, &msg);
-    rc = connection_post(job->gpupipe, &request, &errand->call, NULL, 0, NULL, NULL, ret_failure);
+    rc = connection_post(job->gpupipe, &request, &errand->call, NULL, 0, NULL, NULL, &failure);
     request_finish(&request);
-    errand->is_under_way = rc == 0;
-    job->is_ended = true;
-    return rc;
+    if (rc == 0) {
+        errand->is_under_way = true;
+        job->is_ended = true;
+        connection_flush(job->gpupipe);
+    }
+    return error_record(job->gpupipe, rc, &failure);
 }
 
-int gpupipe_job_end(struct gpupipe_job *job, struct failure *ret_failure)
+int gpupipe_job_end(struct gpupipe_job *job)
 {
-    return job->is_ended ? 0 : send_errand(job, &job->close, METHOD_JOB_CLOSE, ret_failure);
+    return job->is_ended ? 0 : send_errand(job, &job->close, METHOD_JOB_CLOSE);
 }
 
-int gpupipe_job_cancel(struct gpupipe_job *job, struct failure *ret_failure)
+int gpupipe_job_cancel(struct gpupipe_job *job)
 {
-    return send_errand(job, &job->cancel, METHOD_JOB_CANCEL, ret_failure);
+    return send_errand(job, &job->cancel, METHOD_JOB_CANCEL);
+}
+
+/* ---- query --------------------------------------------------------------------------------- */
+
+uint64_t gpupipe_job_id(const struct gpupipe_job *job)
+{
+    return job->shape.job;
+}
+
+uint32_t gpupipe_record_size(const struct gpupipe_job *job, int is_output, uint32_t index)
+{
+    if (index >= (is_output ? job->shape.n_out : job->shape.n_in)) {
+        return 0;
+    }
+    return is_output ? job->shape.out_size[index] : job->shape.in_size[index];
+}
+
+uint64_t gpupipe_push_multiple(const struct gpupipe_job *job)
+{
+    return MAX(job->shape.push_multiple, 1u);
+}
+
+uint64_t gpupipe_push_records(const struct gpupipe_job *job)
+{
+    uint64_t multiple = gpupipe_push_multiple(job);
+    uint32_t record_size = 1;
+
+    for (uint32_t i = 0; i < job->shape.n_in; i++) {
+        record_size = MAX(record_size, job->shape.in_size[i]);
+    }
+    /* Only ops that reduce ask for multiples, and their outputs do not come with pushes. */
+    for (uint32_t i = 0; multiple == 1 && i < job->shape.n_out; i++) {
+        record_size = MAX(record_size, job->shape.out_size[i]);
+    }
+    return MAX(job->shape.max_push / record_size / multiple, 1u) * multiple;
+}
+
+uint32_t gpupipe_window(const struct gpupipe_job *job)
+{
+    return job->shape.credit;
+}
+
+int gpupipe_job_result(struct gpupipe_job *job, struct gpupipe_outcome *ret_outcome)
+{
+    struct gpupipe_outcome mine = {
+        .n_pushes = job->done.pushes,
+        .n_records = job->done.n,
+    };
+
+    struct failure failure;
+    int rc = error_check_size(ret_outcome->size, sizeof(mine), &failure);
+
+    if (rc < 0) {
+        return error_record(job->gpupipe, rc, &failure);
+    }
+    if (!job->has_done) {
+        return 0;
+    }
+    if (job->error.shown.status != GPUPIPE_OK) {
+        mine.status = job->error.shown.status;
+        mine.error = &job->error.shown;
+    }
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        mine.out[i] = (struct gpupipe_span){job->result[i], job->result_size[i]};
+    }
+    error_give_struct(ret_outcome, &mine, ret_outcome->size, sizeof(mine));
+    return 1;
 }

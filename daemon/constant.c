@@ -5,6 +5,7 @@
 
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/user.h"
 #include "proto/util.h"
 
 /* As with jobs: at most half of what the pool has free, so that each leaves room for the next. */
@@ -21,9 +22,9 @@ static int check_count(const struct session *session, struct failure *ret_failur
     if (n < LIMIT_CONSTS_HELD) {
         return 0;
     }
-    return fail(ret_failure, STATUS_QUOTA, "data",
-                "this connection has %u constants, at most %d; drop one first", n,
-                LIMIT_CONSTS_HELD);
+    fail(ret_failure, STATUS_QUOTA, "data",
+         "this connection has %u constants, at most %d; drop one first", n, LIMIT_CONSTS_HELD);
+    return failure_add_limit(ret_failure, "consts_held", n, LIMIT_CONSTS_HELD);
 }
 
 static int check_size(uint64_t size, struct failure *ret_failure)
@@ -32,24 +33,32 @@ static int check_size(uint64_t size, struct failure *ret_failure)
         return fail(ret_failure, STATUS_RANGE, "data", "a constant has at least one byte");
     }
     if (size > LIMIT_CONST_SIZE) {
-        return fail(ret_failure, STATUS_TOO_BIG, "data", "a constant of %llu bytes, at most %d",
-                    (unsigned long long)size, LIMIT_CONST_SIZE);
+        fail(ret_failure, STATUS_TOO_BIG, "data", "a constant of %llu bytes, at most %d",
+             (unsigned long long)size, LIMIT_CONST_SIZE);
+        return failure_add_limit(ret_failure, "const_size", size, LIMIT_CONST_SIZE);
     }
     return 0;
 }
 
+/* Of the pool, at its user's cost. */
 static int lease(struct constant *constant, struct failure *ret_failure)
 {
     struct pool *pool = constant->server->pool;
+    size_t size = pool_rounded(constant->size);
 
-    if (pool_rounded(constant->size) <= CONST_SHARE(pool_size(pool) - pool_used(pool)) &&
-        pool_lease(pool, constant->size, &constant->block) == 0) {
+    if (size > user_pool_room(constant->user, pool_size(pool))) {
+        user_refuse_pool(constant->user, pool_size(pool), ret_failure);
+    } else if (size <= CONST_SHARE(pool_size(pool) - pool_used(pool)) &&
+               pool_lease(pool, constant->size, &constant->block) == 0) {
+        constant->user->pool_size += size;
         return 0;
+    } else {
+        fail(ret_failure, STATUS_BUSY, NULL,
+             "the pool has no room for a constant of %u bytes now; try again later",
+             constant->size);
     }
-    fail(ret_failure, STATUS_BUSY, NULL,
-         "the pool has no room for a constant of %u bytes now; try again later", constant->size);
     ret_failure->retry_ms = SERVER_RETRY_MS;
-    return -STATUS_BUSY;
+    return -(int)ret_failure->status;
 }
 
 static void link_constant(struct server *server, struct constant *constant)
@@ -78,7 +87,12 @@ int constant_create(struct session *session, uint64_t size, struct constant **re
         return fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory");
     }
     *constant = (struct constant){
-        .server = session_server(session), .session = session, .size = (uint32_t)size, .n_refs = 1};
+        .server = session_server(session),
+        .session = session,
+        .user = session_user(session),
+        .size = (uint32_t)size,
+        .n_refs = 1,
+    };
     r = lease(constant, ret_failure);
     if (r < 0) {
         return r;
@@ -107,6 +121,7 @@ void constant_unref(struct constant *constant)
     if (constant->next != NULL) {
         constant->next->previous = constant->previous;
     }
+    constant->user->pool_size -= constant->block.size;
     pool_release(constant->server->pool, &constant->block);
     server_room_came(constant->server);
     free(constant);

@@ -18,10 +18,12 @@
 
 struct server;
 struct session;
+struct user;
 
 struct constant {
     struct server *server;
     struct session *session;          /* NULL: dropped */
+    struct user *user;                /* who is charged for it; a job of the same keeps it */
     struct constant *next, *previous; /* of the server's */
     uint64_t id;                      /* of no other, ever; 0: still being received */
     uint32_t size;
@@ -31,7 +33,8 @@ struct constant {
 
 /*
  * One of this connection's, with room for its bytes and the connection's reference.  RANGE: empty;
- * TOO_BIG; QUOTA: the connection has LIMIT_CONSTS_HELD; BUSY: the pool has no room now.
+ * TOO_BIG; QUOTA: the connection has LIMIT_CONSTS_HELD, or its user no more of the pool; BUSY: the
+ * pool has no room now.
  */
 int constant_create(struct session *session, uint64_t size, struct constant **ret_constant,
                     struct failure *ret_failure);

@@ -26,7 +26,7 @@ static void set_state(struct device *device, enum device_state state, const char
 
     device->state = state;
     snprintf(device->reason, sizeof(device->reason), "%s", reason);
-    devices->config.on_change(devices->config.owner);
+    devices->config.on_change(devices->config.owner, device);
 }
 
 static void on_ready(void *owner)

@@ -20,6 +20,8 @@
 
 enum device_state { DEVICE_STARTING, DEVICE_READY, DEVICE_RESTARTING, DEVICE_STATES };
 
+struct device;
+
 struct devices_config {
     uv_loop_t *loop;
     struct spawner *spawner;
@@ -30,7 +32,7 @@ struct devices_config {
 
     void *owner; /* what the callbacks get, but for those about chunks */
     /* A device's state is another one.  May come from within devices_poll(): for a note only. */
-    void (*on_change)(void *owner);
+    void (*on_change)(void *owner, const struct device *device);
     /* And there will be no more workers: the process that starts them is gone. */
     void (*on_hopeless)(void *owner);
     /* As worker_link.h has them. */

@@ -123,6 +123,21 @@ static int handle_device_list(struct session *session, const struct rpc_message 
     return answer_send(&answer, session);
 }
 
+static int handle_events_subscribe(struct session *session, const struct rpc_message *message,
+                                   struct failure *ret_failure)
+{
+    struct answer answer;
+    struct msg_subscribe subscribe;
+    int r = codec_unpack_subscribe(&message->params, &subscribe, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    session_subscribe(session, &subscribe);
+    codec_pack_empty_result(answer_begin(&answer), message->msgid);
+    return answer_send(&answer, session);
+}
+
 static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_HELLO] = {.handle = handle_hello},
     [METHOD_PING] = {.handle = handle_ping},
@@ -135,7 +150,8 @@ static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_JOB_PUSH] = {.is_new_work = true,
                          .begin = handle_job_push_begin,
                          .sink = handle_push_sink,
-                         .handle = handle_job_push},
+                         .handle = handle_job_push,
+                         .on_refused = handle_job_push_refused},
     [METHOD_JOB_CLOSE] = {.handle = handle_job_close},
     [METHOD_JOB_CANCEL] = {.handle = handle_job_cancel},
     [METHOD_JOB_LIST] = {.handle = handle_job_list},
@@ -146,6 +162,7 @@ static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_CONST_DROP] = {.handle = handle_const_drop},
     [METHOD_STATS] = {.handle = handle_stats},
     [METHOD_DEVICE_LIST] = {.handle = handle_device_list},
+    [METHOD_EVENTS_SUBSCRIBE] = {.handle = handle_events_subscribe},
 };
 
 const struct handler *handler_for(enum method method)

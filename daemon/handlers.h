@@ -8,6 +8,9 @@
  * All return 0 or a negative status with *ret_failure, with which the request is then answered;
  * `begin` may also return JOB_NO_ROOM: it is called again when the pool has more.
  *
+ * A method with `on_refused` may come as a notification, too: then it gets no answer, and a failure
+ * goes there.  Other notifications are ignored.
+ *
  * Thread: the front end's loop.
  */
 #pragma once
@@ -22,6 +25,8 @@ struct handler {
                 struct reader_sink *ret_sink, struct failure *ret_failure);
     int (*handle)(struct session *session, const struct rpc_message *message,
                   struct failure *ret_failure);
+    void (*on_refused)(struct session *session, const struct rpc_message *message,
+                       const struct failure *failure);
 };
 
 /* method < METHOD_COUNT */
@@ -38,6 +43,8 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
                           struct failure *ret_failure);
 int handle_job_push(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure);
+void handle_job_push_refused(struct session *session, const struct rpc_message *message,
+                             const struct failure *failure);
 int handle_push_sink(struct session *session, uint32_t index, uint64_t size,
                      struct reader_sink *ret_sink, struct failure *ret_failure);
 int handle_job_close(struct session *session, const struct rpc_message *message,

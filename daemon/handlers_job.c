@@ -183,7 +183,7 @@ static int begin_run(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    struct job_request request = {session, &run.op, &run.options, now_ns()};
+    struct job_request request = {session, &run.op, &run.options, incoming->arrived_ns};
     r = job_create(&request, &incoming->job, ret_failure);
     if (r < 0) {
         return r;
@@ -202,6 +202,9 @@ int handle_run_begin(struct session *session, const struct rpc_message *message,
     struct incoming *incoming = session_incoming(session);
     int r = 0;
 
+    if (incoming->job == NULL && user_has_all_jobs(session_user(session))) {
+        return JOB_NO_ROOM;
+    }
     if (incoming->job == NULL) { /* else it waited for room */
         r = begin_run(session, message, ret_failure);
     }
@@ -262,16 +265,24 @@ static void describe_job(const struct job *job, struct msg_job_opened *ret_opene
 
 static int check_job_count(struct session *session, struct failure *ret_failure)
 {
+    const struct user *user = session_user(session);
     uint32_t n = 0;
 
     for (struct job *job = session_server(session)->jobs; job != NULL; job = job->next) {
         n += job->session == session && job->id != 0;
     }
-    if (n < LIMIT_JOBS) {
-        return 0;
+    if (n >= LIMIT_JOBS) {
+        fail(ret_failure, STATUS_QUOTA, "job", "%u jobs are open on this connection, at most %d", n,
+             LIMIT_JOBS);
+        return failure_add_limit(ret_failure, "jobs", n, LIMIT_JOBS);
     }
-    return fail(ret_failure, STATUS_QUOTA, "job", "%u jobs are open on this connection, at most %d",
-                n, LIMIT_JOBS);
+    if (user_has_all_jobs(user)) {
+        fail(ret_failure, STATUS_QUOTA, "job", "%u jobs and runs of this user are open, at most %d",
+             user->n_jobs, LIMIT_USER_JOBS);
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
+    }
+    return 0;
 }
 
 int handle_job_open(struct session *session, const struct rpc_message *message,
@@ -363,10 +374,12 @@ static int check_push_size(const struct job *job, const struct msg_job_push *pus
                     (unsigned long long)push->n, (unsigned long long)n_records);
     }
     if (n_records > job->max_records) {
-        return fail(ret_failure, STATUS_TOO_BIG, "data",
-                    "%llu records in one push; max_push, %llu bytes an array, allows %u",
-                    (unsigned long long)n_records, (unsigned long long)job_max_push(job),
-                    job->max_records);
+        fail(ret_failure, STATUS_TOO_BIG, "data",
+             "%llu records in one push; max_push, %llu bytes an array, allows %u",
+             (unsigned long long)n_records, (unsigned long long)job_max_push(job),
+             job->max_records);
+        return failure_add_limit(ret_failure, "max_push", n_records * job->shape.largest,
+                                 job_max_push(job));
     }
     return 0;
 }
@@ -396,9 +409,9 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     }
     struct push *room = job_free_push(job);
     if (room == NULL) {
-        return fail(ret_failure, STATUS_NO_CREDIT, "seq",
-                    "%u pushes are unanswered, all the window holds; wait for a job.result",
-                    job->window);
+        fail(ret_failure, STATUS_NO_CREDIT, "seq",
+             "%u pushes are unanswered, all the window holds; wait for a job.result", job->window);
+        return failure_add_limit(ret_failure, "window", job->window, job->window);
     }
     room->state = PUSH_FILLING;
     room->n_records = incoming->n_records;
@@ -442,10 +455,25 @@ int handle_job_push(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    codec_pack_empty_result(answer_begin(&answer), message->msgid);
-    answer_send(&answer, session);
+    if (message->type == RPC_REQUEST) {
+        codec_pack_empty_result(answer_begin(&answer), message->msgid);
+        answer_send(&answer, session);
+    }
     job_settle(job);
     return 0;
+}
+
+/* Nobody waits for an answer: the job fails, unless it is another's, or has ended. */
+void handle_job_push_refused(struct session *session, const struct rpc_message *message,
+                             const struct failure *failure)
+{
+    struct failure ignored;
+    struct job *job;
+
+    if (find_job(session, codec_peek_job(&message->params), &job, &ignored) == 0) {
+        job_refuse(job, failure);
+        job_settle(job);
+    }
 }
 
 int handle_job_close(struct session *session, const struct rpc_message *message,

@@ -5,6 +5,7 @@
 
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/user.h"
 #include "proto/util.h"
 
 #include <assert.h>
@@ -13,12 +14,12 @@
 
 /*
  * A new job takes at most half of what the pool has free, so that each leaves room for the next,
- * and a run at most three quarters of the pool: up to there a buddy allocator that packs blocks of
- * up to a quarter segment always finds room once the pool is empty, so a waiting run cannot wait
- * for ever.
+ * and a run at most its user's share of the pool, three quarters: up to there a buddy allocator
+ * that packs blocks of up to a quarter segment always finds room once the pool is empty, so a
+ * waiting run cannot wait for ever.  While it waits it holds nothing, for the same reason.
  */
-#define JOB_SHARE(free)      ((free) / 2)
-#define RUN_SHARE(pool_size) ((pool_size) / 4 * 3)
+#define JOB_SHARE(free) ((free) / 2)
+_Static_assert(LIMIT_USER_POOL <= 75, "a run of a user's whole share fits an empty pool");
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -143,8 +144,10 @@ static int take_slot(struct job *job, struct job_block *block, struct failure *r
         };
     }
     if (job_slots_take(job->server->job_slots, block, &job->slot) < 0) {
-        return fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
-                    LIMIT_JOB_SLOTS);
+        fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
+             LIMIT_JOB_SLOTS);
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return failure_add_limit(ret_failure, "job_slots", LIMIT_JOB_SLOTS, LIMIT_JOB_SLOTS);
     }
     return 0;
 }
@@ -199,6 +202,7 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
         return fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory");
     }
     job->session = request->session;
+    job->user = session_user(request->session);
     job->server = session_server(request->session);
     job->stop_seq = UINT64_MAX;
     int r = job_init(job, request, ret_failure);
@@ -207,9 +211,18 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
         free(job);
         return r;
     }
+    user_add_job(job->user);
     server_add_job(job->server, job);
     *ret_job = job;
     return 0;
+}
+
+static void release_fold(struct job *job)
+{
+    pool_release(job->server->pool, &job->fold);
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        pool_release(job->server->pool, &job->out[i]);
+    }
 }
 
 void job_destroy(struct job *job)
@@ -225,12 +238,11 @@ void job_destroy(struct job *job)
         push_release(&job->pushes[i], &job->shape, server->pool);
     }
     free(job->pushes);
-    pool_release(server->pool, &job->fold);
-    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        pool_release(server->pool, &job->out[i]);
-    }
-    server_room_came(server);
+    release_fold(job);
     give_consts(job);
+    job->user->pool_size -= job->pool_size;
+    user_drop_job(&server->users, job->user);
+    server_room_came(server);
     job_slots_give(server->job_slots, job->slot);
     server_remove_job(server, job);
     free(job);
@@ -242,7 +254,7 @@ static int lease_fold(struct job *job)
 {
     struct pool *pool = job->server->pool;
 
-    if (job->shape.leaf == 0 || job->fold.base != NULL) {
+    if (job->shape.leaf == 0) {
         return 0;
     }
     int r = pool_lease(pool, 2 * MANIFEST_PARTIAL_SIZE, &job->fold);
@@ -250,12 +262,16 @@ static int lease_fold(struct job *job)
         r = pool_lease(pool, job->out_size[i], &job->out[i]);
     }
     if (r < 0) {
-        pool_release(pool, &job->fold);
-        for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-            pool_release(pool, &job->out[i]);
-        }
+        release_fold(job);
     }
     return r;
+}
+
+/* All that the job will ever lease, which is what the pool lends more of than before. */
+static void charge(struct job *job, size_t used_before)
+{
+    job->pool_size = pool_used(job->server->pool) - used_before;
+    job->user->pool_size += job->pool_size;
 }
 
 static int make_window(struct job *job, uint32_t window, uint64_t n_records)
@@ -303,43 +319,70 @@ static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_
     return window * total;
 }
 
+/* Nothing smaller would do: is it the pool that is full, or the user's share of it? */
+static int refuse_window(const struct job *job, uint64_t wanted, struct failure *ret_failure)
+{
+    size_t size = pool_size(job->server->pool);
+
+    if (wanted > user_pool_room(job->user, size)) {
+        user_refuse_pool(job->user, size, ret_failure);
+    } else {
+        fail(ret_failure, STATUS_BUSY, NULL,
+             "the pool has no room for a push of this op now; try again later");
+    }
+    ret_failure->retry_ms = SERVER_RETRY_MS;
+    return -(int)ret_failure->status;
+}
+
+/* Halve max_push down to its least, then the window, until the window has its memory. */
+static int shrink_to_fit(struct job *job, uint32_t window, uint64_t size,
+                         struct failure *ret_failure)
+{
+    const struct pool *pool = job->server->pool;
+    uint64_t room = user_pool_room(job->user, pool_size(pool));
+    uint64_t share = MIN(JOB_SHARE(pool_size(pool) - pool_used(pool)), room);
+
+    for (;;) {
+        uint64_t n_records = push_records(job, size);
+
+        job->shape.varying_size = n_records * job->shape.largest;
+        uint64_t wanted = window_pool_size(job, window, n_records);
+
+        /* The last try may take more than half: one push of few large records. */
+        if ((wanted <= share || (window == 1 && wanted <= room)) &&
+            make_window(job, window, n_records) == 0) {
+            job->max_records = (uint32_t)n_records;
+            return 0;
+        }
+        if (size > LIMIT_PUSH_LEAST && n_records > push_records(job, 1)) {
+            size = MAX(size / 2, (uint64_t)LIMIT_PUSH_LEAST);
+        } else if (window > 1) {
+            window /= 2;
+        } else {
+            return refuse_window(job, wanted, ret_failure);
+        }
+    }
+}
+
 int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure)
 {
-    const struct pool *pool = job->server->pool;
-    uint64_t share = JOB_SHARE(pool_size(pool) - pool_used(pool));
+    size_t used = pool_used(job->server->pool);
     uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH_DEFAULT;
 
-    if (lease_fold(job) == 0) {
-        for (;;) {
-            uint64_t n_records = push_records(job, size);
-
-            job->shape.varying_size = n_records * job->shape.largest;
-            /* The last try may take more than its share: one push of few large records. */
-            if (window_pool_size(job, window, n_records) <= share || window == 1) {
-                if (make_window(job, window, n_records) == 0) {
-                    job->max_records = (uint32_t)n_records;
-                    return 0;
-                }
-            }
-            if (size > LIMIT_PUSH_LEAST && n_records > push_records(job, 1)) {
-                size = MAX(size / 2, (uint64_t)LIMIT_PUSH_LEAST);
-            } else if (window > 1) {
-                window /= 2;
-            } else {
-                break;
-            }
-        }
+    if (lease_fold(job) < 0) {
+        return refuse_window(job, 0, ret_failure);
     }
-    fail(ret_failure, STATUS_BUSY, NULL,
-         "the pool has no room for a push of this op now; try again later");
-    ret_failure->retry_ms = SERVER_RETRY_MS;
-    return -STATUS_BUSY;
+    int r = shrink_to_fit(job, window, size, ret_failure);
+    charge(job, used);
+    return r;
 }
 
 int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failure)
 {
+    struct pool *pool = job->server->pool;
+    size_t used = pool_used(pool);
     uint32_t piece_records;
     uint64_t size;
 
@@ -349,19 +392,22 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
     if (r < 0) {
         return r;
     }
-    uint64_t share = RUN_SHARE(pool_size(job->server->pool));
+    uint64_t share = user_pool_share(pool_size(pool));
     if (size > share) {
-        return fail(ret_failure, STATUS_TOO_BIG, "data",
-                    "this run needs %llu bytes of the pool and may have %llu; use a job",
-                    (unsigned long long)size, (unsigned long long)share);
+        fail(ret_failure, STATUS_TOO_BIG, "data",
+             "this run needs %llu bytes of the pool and may have %llu; use a job",
+             (unsigned long long)size, (unsigned long long)share);
+        return failure_add_limit(ret_failure, "user_pool", size, share);
     }
-    if (job->pushes == NULL && make_window(job, 1, 0) < 0) {
+    if (size > user_pool_room(job->user, pool_size(pool)) ||
+        (job->pushes == NULL && make_window(job, 1, 0) < 0) || lease_fold(job) < 0) {
         return JOB_NO_ROOM;
     }
-    if (lease_fold(job) < 0 ||
-        push_lease(&job->pushes[0], &job->shape, job->server->pool, n_records, piece_records) < 0) {
+    if (push_lease(&job->pushes[0], &job->shape, pool, n_records, piece_records) < 0) {
+        release_fold(job);
         return JOB_NO_ROOM;
     }
+    charge(job, used);
     return 0;
 }
 
@@ -432,6 +478,12 @@ void job_fail(struct job *job, const struct failure *failure, uint64_t seq)
     }
     /* A push before the one that failed first has failed as well. */
     job->stop_seq = MIN(job->stop_seq, seq);
+}
+
+void job_refuse(struct job *job, const struct failure *failure)
+{
+    job->has_refused = true;
+    job_fail(job, failure, job->n_pushed);
 }
 
 void job_cancel(struct job *job)
@@ -528,6 +580,13 @@ static void answer_pushes(struct job *job)
     job->n_answered = oldest;
 }
 
+static void answer_refused(struct job *job)
+{
+    job->refused = (struct push){.job = job, .seq = job->n_pushed++};
+    job->n_done++;
+    job_answer_push(job, &job->refused, &job->failure);
+}
+
 static void end_if_complete(struct job *job)
 {
     if (job->n_done < job->n_pushed) {
@@ -537,6 +596,9 @@ static void end_if_complete(struct job *job)
         set_state(job, JOB_DONE);
     }
     if (job->state >= JOB_DONE && !job->has_said_done && !job->is_merging) {
+        if (job->has_refused) {
+            answer_refused(job);
+        }
         job->has_said_done = true;
         job_say_done(job);
     }

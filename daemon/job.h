@@ -27,11 +27,13 @@
 
 struct server;
 struct session;
+struct user;
 
 struct job {
     struct flow flow; /* in the scheduler while it has work */
     struct server *server;
     struct session *session;     /* NULL: its connection is gone */
+    struct user *user;           /* who is charged for it, to its very end */
     struct job *next, *previous; /* of the server's jobs */
 
     uint64_t id;    /* 0: a run, which no client can name */
@@ -68,8 +70,12 @@ struct job {
     struct block out[LIMIT_OUT];
     uint32_t out_size[LIMIT_OUT];
 
+    bool has_refused;    /* a push that came as a notification, which FAILED it ... */
+    struct push refused; /* ... and is answered after all others */
+
     uint32_t n_chunks;   /* at the device */
     uint32_t n_messages; /* in the writer, referring to its memory */
+    uint64_t pool_size;  /* bytes leased for it and charged to its user */
     bool has_said_done;
 };
 
@@ -91,8 +97,8 @@ int job_create(const struct job_request *request, struct job **ret_job,
 void job_destroy(struct job *job);
 
 /*
- * Lease memory for a job's window, shrinking first max_push, then the window, to what the pool has.
- * BUSY if there is no room for a single push of the least size.
+ * Lease memory for a job's window, shrinking first max_push, then the window, to what the pool has
+ * and its user may have.  BUSY or QUOTA if that is less than a single push of the least size.
  */
 int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure);
@@ -118,6 +124,11 @@ void job_expire(struct job *job);
 /* Has its deadline passed?  Never of a job that has ended, though it may still have work. */
 bool job_is_late(const struct job *job, uint64_t now_ns);
 void job_fail(struct job *job, const struct failure *failure, uint64_t seq);
+/*
+ * A push that nobody waits for was not accepted: it is answered with this failure in a job.result
+ * of its own, as the next and last one, and fails the job.  Only of a job that has not ended.
+ */
+void job_refuse(struct job *job, const struct failure *failure);
 /* Its connection is gone: cancel, and answer nobody. */
 void job_orphan(struct job *job);
 

@@ -16,8 +16,9 @@
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
-#define PAUSE_MS        100 /* until descriptors may be free again */
-#define ACCEPTS_AT_ONCE 32  /* then other sockets have their turn */
+#define PAUSE_MS        100                         /* until descriptors may be free again */
+#define WARN_NS         (60 * UINT64_C(1000000000)) /* from one warning of it to the next */
+#define ACCEPTS_AT_ONCE 32                          /* then other sockets have their turn */
 
 #define SYSTEM_SOCKET "/run/gpupiped/rpc.sock"
 #define USER_SOCKET   "gpupiped/rpc.sock" /* in $XDG_RUNTIME_DIR */
@@ -103,9 +104,30 @@ static void on_pause_over(uv_timer_t *timer)
 /* Out of descriptors or memory: the waiting client would wake the loop again and again. */
 static void pause_accepting(struct server *server, const char *reason)
 {
-    log_warning("not accepting connections for %d ms: %s", PAUSE_MS, reason);
-    uv_poll_stop(&server->listener.poll);
-    uv_timer_start(&server->listener.pause, on_pause_over, PAUSE_MS, 0);
+    struct listener *listener = &server->listener;
+    uint64_t now = now_ns();
+
+    if (listener->warned_ns == 0 || now - listener->warned_ns > WARN_NS) {
+        listener->warned_ns = now;
+        log_warning("not accepting connections until some are closed: %s", reason);
+    }
+    uv_poll_stop(&listener->poll);
+    uv_timer_start(&listener->pause, on_pause_over, PAUSE_MS, 0);
+}
+
+/* One too many is closed without a word: there is no request yet that could be answered. */
+static void welcome(struct server *server, int fd)
+{
+    int r = server->n_sessions < LIMIT_SESSIONS ? session_create(server, fd) : -EUSERS;
+
+    if (r == -EUSERS || r == -EDQUOT) {
+        log_debug("a connection was refused: %u are open%s", server->n_sessions,
+                  r == -EDQUOT ? ", too many of them its user's" : "");
+        server->stats.sessions_refused++;
+    }
+    if (r < 0) {
+        close(fd);
+    }
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -123,13 +145,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             }
             return;
         }
-        if (server->n_sessions >= LIMIT_SESSIONS) {
-            log_debug("a connection was refused: %d are open", LIMIT_SESSIONS);
-            server->stats.sessions_refused++;
-            close(fd);
-        } else if (session_create(server, fd) < 0) {
-            close(fd);
-        }
+        welcome(server, fd);
     }
 }
 

@@ -22,7 +22,8 @@ struct listener {
     char path[108]; /* of a socket that is ours to remove; "" = it was passed to us */
     bool is_open;   /* libuv knows its handles */
     uv_poll_t poll;
-    uv_timer_t pause; /* after descriptors ran out */
+    uv_timer_t pause;   /* after descriptors ran out */
+    uint64_t warned_ns; /* when the log was last told; 0 = never */
 };
 
 int listener_open(struct server *server, const struct config *config, struct failure *ret_failure);

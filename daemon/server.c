@@ -25,6 +25,14 @@ static void stop_loop(struct server *server, int exit_code)
     uv_stop(&server->loop);
 }
 
+static void tell_subscribers(struct server *server, const struct msg_event *event)
+{
+    for (struct session *session = server->sessions; session != NULL;
+         session = session_links(session)->next) {
+        session_queue_event(session, event);
+    }
+}
+
 /* ---- devices -------------------------------------------------------------------------------- */
 
 /* One line for the log and for `systemctl status`: which devices, and why these. */
@@ -96,11 +104,16 @@ void server_note_devices(struct server *server)
     }
 }
 
-static void on_device_change(void *owner)
+static void on_device_change(void *owner, const struct device *device)
 {
     struct server *server = owner;
+    struct msg_event event = {.kind = EVENT_DEVICE};
 
     server->has_device_news = true;
+    snprintf(event.device, sizeof(event.device), "%s", device->name);
+    snprintf(event.state, sizeof(event.state), "%s", device_state_names[device->state]);
+    snprintf(event.reason, sizeof(event.reason), "%s", device->reason);
+    tell_subscribers(server, &event);
 }
 
 /* Whoever started the daemon may start it again; to go on would leave clients waiting for ever. */
@@ -233,6 +246,7 @@ static void on_signal(uv_signal_t *signal, int number)
         return;
     }
     server->state = SERVER_DRAINING;
+    tell_subscribers(server, &(struct msg_event){.kind = EVENT_DRAIN});
     server->drain_start_ns = now_ns();
     uv_timer_start(&server->drain_timer, on_drain, 0, 10);
 }
@@ -362,7 +376,7 @@ static void server_finish(struct server *server)
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
-    assert(server->jobs == NULL && server->constants == NULL);
+    assert(server->jobs == NULL && server->users == NULL && server->constants == NULL);
     job_slots_destroy(server->job_slots);
     pool_destroy(server->pool);
 }

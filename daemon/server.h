@@ -22,6 +22,7 @@
 #include "daemon/pool.h"
 #include "daemon/scheduler.h"
 #include "daemon/session.h"
+#include "daemon/user.h"
 
 #include <uv.h>
 
@@ -52,6 +53,7 @@ struct server {
     struct constant *constants;
     uint64_t last_const_id;
 
+    struct user *users;
     struct session *sessions;
     uint32_t n_sessions;
     struct session *dirty;         /* to flush at the end of this turn */

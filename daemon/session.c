@@ -10,6 +10,8 @@
 #include "daemon/handlers.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/user.h"
+#include "proto/codec.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -27,23 +29,41 @@ struct session {
     struct session_links links;
     enum session_state state;
     int fd;
-    uid_t uid;
+    struct user *user;
     uv_poll_t poll;
     int polled; /* the events asked for now; -1 = not started */
     struct reader *reader;
     struct writer *writer;
     bool wants_structured;
+    uint32_t events;      /* set of the kinds that it subscribed to */
+    uint64_t events_lost; /* since the last that it was told */
     bool is_socket_full;
-    uint32_t n_unread; /* answers without payload in the writer */
+    bool is_paused; /* the reader stopped between two messages that may both be here */
     struct incoming incoming;
 
-    uint64_t received; /* reader_received() and writer_sent() when they last moved ... */
+    uint64_t received; /* reader_received() and writer_sent() when they last moved */
     uint64_t sent;
-    uint64_t received_ns; /* ... and when that was */
-    uint64_t sent_ns;
+    uint64_t sent_ns; /* when that was */
+
+    /* What half a message's time is measured from: its begin, or when it last got on. */
+    bool is_within;         /* half a message */
+    bool has_ended_message; /* since the last look */
+    uint64_t progress;      /* reader_received() then */
+    uint64_t progress_ns;
 };
 
 static void update_poll(struct session *session);
+
+static bool is_read_by_client(const struct session *session)
+{
+    return writer_memory(session->writer) < LIMIT_UNREAD;
+}
+
+static bool may_read(const struct session *session)
+{
+    return session->state == SESSION_OPEN && !session->links.is_waiting &&
+           is_read_by_client(session);
+}
 
 /* ---- incoming messages ---------------------------------------------------------------------- */
 
@@ -109,6 +129,14 @@ void session_forget_job(struct session *session, const struct job *job)
     }
 }
 
+/* Other notifications, and responses, are ignored: Neovim answers our notifications. */
+static bool is_call(const struct guard *guard)
+{
+    return guard->type == RPC_REQUEST ||
+           (guard->type == RPC_NOTIFICATION && guard->method != METHOD_COUNT &&
+            handler_for(guard->method)->on_refused != NULL);
+}
+
 static int check_state(const struct session *session, const struct handler *handler,
                        struct failure *ret_failure)
 {
@@ -145,8 +173,11 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
     struct failure failure;
     int r = 0;
 
-    if (incoming->is_refused || guard->type != RPC_REQUEST) {
+    if (incoming->is_refused || !is_call(guard)) {
         return -EPROTO;
+    }
+    if (incoming->arrived_ns == 0) {
+        incoming->arrived_ns = now_ns();
     }
     if (guard->payload_index == 0) {
         incoming->first_size = guard->payload_size;
@@ -183,8 +214,8 @@ static void on_stray(void *owner, const struct guard *guard)
     }
 }
 
-static int handle_request(struct session *session, const struct guard *guard, const uint8_t *head,
-                          size_t size, struct failure *ret_failure)
+static int handle_call(struct session *session, const struct guard *guard, const uint8_t *head,
+                       size_t size, struct failure *ret_failure)
 {
     struct rpc_message message;
 
@@ -209,17 +240,35 @@ static int handle_request(struct session *session, const struct guard *guard, co
     return r;
 }
 
+static void refuse_notification(struct session *session, const struct guard *guard,
+                                const uint8_t *head, size_t size, const struct failure *failure)
+{
+    struct rpc_message message;
+    struct failure ignored;
+
+    if (rpc_parse(head, size, &message, &ignored) == 0) {
+        handler_for(guard->method)->on_refused(session, &message, failure);
+        rpc_finish(&message);
+    }
+}
+
 static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
 {
     struct session *session = owner;
     struct failure failure;
+    int r = is_call(guard) ? handle_call(session, guard, head, size, &failure) : 0;
 
-    /* Responses and notifications from clients are ignored: Neovim answers our notifications. */
-    if (guard->type == RPC_REQUEST && handle_request(session, guard, head, size, &failure) < 0) {
-        session_queue_error(session, guard->msgid, &failure);
-    }
     drop_incoming(session);
-    return session->state == SESSION_OPEN ? 0 : -ECANCELED;
+    if (r < 0 && guard->type == RPC_REQUEST) {
+        session_queue_error(session, guard->msgid, &failure);
+    } else if (r < 0) {
+        refuse_notification(session, guard, head, size, &failure);
+    }
+    session->has_ended_message = true;
+    if (session->state != SESSION_OPEN) {
+        return -ECANCELED;
+    }
+    return is_read_by_client(session) ? 0 : 1;
 }
 
 static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)
@@ -242,20 +291,32 @@ static const struct reader_callbacks callbacks = {
 
 /* ---- reading and writing -------------------------------------------------------------------- */
 
-static void after_read(struct session *session, int outcome)
+/* The end of a message, or a good deal of it, buys more time. */
+static void note_progress(struct session *session)
 {
     uint64_t received = reader_received(session->reader);
 
     session->server->stats.bytes_in += received - session->received;
-    if (received != session->received) {
-        session->received = received;
-        session->received_ns = now_ns();
+    session->received = received;
+    if (!session->is_within || session->has_ended_message ||
+        received - session->progress >= LIMIT_HALF_MESSAGE_LEAST) {
+        session->progress = received;
+        session->progress_ns = now_ns();
     }
+    session->is_within = reader_is_within(session->reader);
+    session->has_ended_message = false;
+}
+
+static void after_read(struct session *session, int outcome)
+{
+    note_progress(session);
+    session->is_paused = outcome == READER_PAUSED;
     if (session_is_timed(session)) {
         server_need_tick(session->server);
     }
     switch (outcome) {
     case READER_BUDGET:
+    case READER_PAUSED:
         server_mark_again(session->server, session);
         break;
     case READER_IDLE:
@@ -269,12 +330,6 @@ static void after_read(struct session *session, int outcome)
         return;
     }
     update_poll(session);
-}
-
-static bool may_read(const struct session *session)
-{
-    return session->state == SESSION_OPEN && !session->links.is_waiting &&
-           session->n_unread < LIMIT_UNREAD;
 }
 
 static void read_some(struct session *session)
@@ -364,6 +419,9 @@ void session_flush(struct session *session)
         return;
     }
     session->is_socket_full = r == 0;
+    if (session->is_paused && may_read(session)) {
+        server_mark_again(session->server, session);
+    }
     if (session_is_timed(session)) {
         server_need_tick(session->server);
     }
@@ -379,19 +437,11 @@ void session_queue(struct session *session, struct writer_message *message)
     server_mark_dirty(session->server, session);
 }
 
-static void on_head_sent(void *arg, bool is_sent)
-{
-    struct session *session = arg;
-
-    (void)is_sent;
-    session->n_unread--;
-}
-
 void session_queue_head(struct session *session, const msgpack_sbuffer *head)
 {
     struct writer_message *message;
 
-    if (writer_begin(&message, on_head_sent, session) < 0) {
+    if (writer_begin(&message, NULL, NULL) < 0) {
         session_break(session, "out of memory for an answer");
         return;
     }
@@ -400,8 +450,34 @@ void session_queue_head(struct session *session, const msgpack_sbuffer *head)
         session_break(session, "out of memory for an answer");
         return;
     }
-    session->n_unread++;
     session_queue(session, message);
+}
+
+void session_subscribe(struct session *session, const struct msg_subscribe *subscribe)
+{
+    session->events = 0;
+    for (uint32_t i = 0; i < subscribe->n_kinds; i++) {
+        session->events |= 1u << subscribe->kinds[i];
+    }
+}
+
+void session_queue_event(struct session *session, const struct msg_event *event)
+{
+    struct msg_event told = *event;
+    struct answer answer;
+
+    if (session->state != SESSION_OPEN || !(session->events & 1u << event->kind)) {
+        return;
+    }
+    if (!is_read_by_client(session)) {
+        session->events_lost++;
+        session->server->stats.events_lost++;
+        return;
+    }
+    told.lost = session->events_lost;
+    session->events_lost = 0;
+    codec_pack_event(answer_begin(&answer), &told);
+    answer_send(&answer, session);
 }
 
 void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure)
@@ -409,8 +485,8 @@ void session_queue_error(struct session *session, uint32_t msgid, const struct f
     struct answer answer;
 
     session->server->stats.errors_total++;
-    log_debug("session of uid %u: %s: %s", (unsigned)session->uid, status_name(failure->status),
-              failure->message);
+    log_debug("session of uid %u: %s: %s", (unsigned)session->user->uid,
+              status_name(failure->status), failure->message);
     rpc_pack_error(answer_begin(&answer), msgid, failure, session->wants_structured);
     answer_send(&answer, session);
 }
@@ -429,17 +505,19 @@ void session_check_time(struct session *session, uint64_t now)
 
     if (!writer_is_empty(session->writer) && now - session->sent_ns > LIMIT_SLOW_READER * ms) {
         session->server->stats.sessions_broken++;
-        log_debug("session of uid %u ended: it does not read its answers", (unsigned)session->uid);
+        log_debug("session of uid %u ended: it does not read its answers",
+                  (unsigned)session->user->uid);
         session_close(session);
         return;
     }
     if (!may_read(session)) {
-        session->received_ns = now; /* the pause is ours */
-    } else if (reader_is_within(session->reader) &&
-               now - session->received_ns > LIMIT_HALF_MESSAGE * ms) {
+        session->progress = session->received; /* the pause is ours */
+        session->progress_ns = now;
+    } else if (session->is_within && now - session->progress_ns > LIMIT_HALF_MESSAGE * ms) {
         /* At once, whatever it has not read: what it holds of the pool is others' by now. */
         session->server->stats.sessions_broken++;
-        log_debug("session of uid %u ended: half a message, then silence", (unsigned)session->uid);
+        log_debug("session of uid %u ended: half a message, then next to nothing",
+                  (unsigned)session->user->uid);
         session_close(session);
     }
 }
@@ -451,6 +529,9 @@ static void session_free(struct session *session)
     writer_destroy(session->writer);
     reader_destroy(session->reader);
     close_fd(&session->fd);
+    if (session->user != NULL) {
+        user_leave(&session->server->users, session->user);
+    }
     free(session);
 }
 
@@ -469,8 +550,10 @@ int session_create(struct server *server, int fd)
     session->polled = -1;
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
-    session->uid = peer.uid;
-    int r = reader_create(&session->reader, GUARD_SERVER, &callbacks, session);
+    int r = user_join(&server->users, peer.uid, &session->user);
+    if (r == 0) {
+        r = reader_create(&session->reader, GUARD_SERVER, &callbacks, session);
+    }
     if (r == 0) {
         r = writer_create(&session->writer);
     }
@@ -517,7 +600,7 @@ void session_break(struct session *session, const char *reason)
     }
     session->state = SESSION_BROKEN;
     session->server->stats.sessions_broken++;
-    log_debug("session of uid %u ended: %s", (unsigned)session->uid, reason);
+    log_debug("session of uid %u ended: %s", (unsigned)session->user->uid, reason);
     server_mark_dirty(session->server, session); /* the flush closes it */
 }
 
@@ -533,9 +616,14 @@ struct incoming *session_incoming(struct session *session)
     return &session->incoming;
 }
 
+struct user *session_user(const struct session *session)
+{
+    return session->user;
+}
+
 uid_t session_uid(const struct session *session)
 {
-    return session->uid;
+    return session->user->uid;
 }
 
 bool session_wants_structured(const struct session *session)

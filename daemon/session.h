@@ -5,9 +5,9 @@
  *     BROKEN   the stream is out of step or a limit was broken: what waits is sent, nothing is read
  *     CLOSING  its descriptor is closed as soon as libuv lets go
  *
- * Reading pauses while the pool has no room for a run, and while more small answers wait than
- * LIMIT_UNREAD: a client that does not read is not read from.  Results hold their credits and
- * need no such bound.
+ * Reading pauses while the pool has no room for a run, and while answers that wait take more memory
+ * than LIMIT_UNREAD: a client that does not read is not read from.  Their outputs lie in the pool,
+ * charged to its user.
  *
  * Thread: the front end's loop.
  */
@@ -22,12 +22,14 @@
 
 struct server;
 struct session;
+struct user;
 
 /* A message whose payloads are being received: what the handlers keep between its payloads. */
 struct incoming {
     bool is_begun;   /* its first payload's header was handled */
     bool is_refused; /* failure says why; the rest is drained and the message answered with it */
     struct failure failure;
+    uint64_t arrived_ns; /* its first payload's header */
     struct job *job;
     struct push *push;
     struct constant *constant; /* that is being received */
@@ -36,7 +38,8 @@ struct incoming {
     uint64_t n_records;
 };
 
-/* Take over a freshly accepted descriptor.  0 or -errno (fd stays the caller's). */
+/* Take over a freshly accepted descriptor.  0 or -errno (fd stays the caller's); -EDQUOT: its user
+ * has too many. */
 int session_create(struct server *server, int fd);
 /* The connection is over: jobs are orphaned, memory goes when libuv lets go. */
 void session_close(struct session *session);
@@ -45,6 +48,7 @@ void session_break(struct session *session, const char *reason);
 
 struct server *session_server(const struct session *session);
 struct incoming *session_incoming(struct session *session);
+struct user *session_user(const struct session *session);
 uid_t session_uid(const struct session *session);
 bool session_wants_structured(const struct session *session);
 void session_set_structured(struct session *session, bool wants_structured);
@@ -53,6 +57,10 @@ void session_set_structured(struct session *session, bool wants_structured);
 void session_queue(struct session *session, struct writer_message *message);
 /* Queue a message that is all head. */
 void session_queue_head(struct session *session, const msgpack_sbuffer *head);
+/* Tell of an event, if the client subscribed to its kind and reads what it gets. */
+void session_queue_event(struct session *session, const struct msg_event *event);
+/* From now on, events of these kinds. */
+void session_subscribe(struct session *session, const struct msg_subscribe *subscribe);
 /* Answer a request with an error. */
 void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure);
 

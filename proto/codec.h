@@ -35,6 +35,11 @@ int codec_unpack_const_put(const msgpack_object_array *params, struct msg_const_
                            struct failure *ret_failure);
 int codec_unpack_const_drop(const msgpack_object_array *params, struct msg_const *ret,
                             struct failure *ret_failure);
+int codec_unpack_subscribe(const msgpack_object_array *params, struct msg_subscribe *ret,
+                           struct failure *ret_failure);
+/* Which job a job.push is for, however wrong the rest of it; 0 (no job's id) where it names none.
+ */
+uint64_t codec_peek_job(const msgpack_object_array *params);
 
 /*
  * ... and whole requests, as the client writes them.  run, job.push and const.put end with the
@@ -54,13 +59,14 @@ void codec_pack_const_put(msgpack_packer *packer, uint32_t msgid, const struct m
 void codec_pack_const_drop(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg);
 void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid);
 void codec_pack_device_list(msgpack_packer *packer, uint32_t msgid);
+void codec_pack_subscribe(msgpack_packer *packer, uint32_t msgid, const struct msg_subscribe *msg);
 
 /* Whole responses, as the server writes them.  The answer's head ends with the array header of
  * "out" where n_out > 0 or the message is a result of run: the caller appends the outputs. */
 void codec_pack_hello_result(msgpack_packer *packer, uint32_t msgid,
                              const struct msg_hello_result *msg);
 void codec_pack_nil_result(msgpack_packer *packer, uint32_t msgid);   /* ping */
-void codec_pack_empty_result(msgpack_packer *packer, uint32_t msgid); /* {}: job.push */
+void codec_pack_empty_result(msgpack_packer *packer, uint32_t msgid); /* {} */
 void codec_pack_op_list_result(msgpack_packer *packer, uint32_t msgid,
                                const struct manifest_op *const *ops, uint32_t n_ops,
                                const char *backend);
@@ -81,6 +87,7 @@ void codec_pack_job_result(msgpack_packer *packer, const struct msg_answer *msg,
                            bool is_structured);
 void codec_pack_job_done(msgpack_packer *packer, const struct msg_job_done *msg,
                          bool is_structured);
+void codec_pack_event(msgpack_packer *packer, const struct msg_event *msg);
 
 /* Results and notification params, as the client reads them. */
 int codec_unpack_hello_result(const msgpack_object *result, struct msg_hello_result *ret,
@@ -108,3 +115,5 @@ int codec_unpack_job_result(const msgpack_object_array *params, struct msg_answe
                             struct failure *ret_failure);
 int codec_unpack_job_done(const msgpack_object_array *params, struct msg_job_done *ret,
                           struct failure *ret_failure);
+int codec_unpack_event(const msgpack_object_array *params, struct msg_event *ret,
+                       struct failure *ret_failure);

@@ -92,6 +92,12 @@ struct field_table {
         .size = sizeof(type) + FIELDS_CHECK(sizeof(type) <= FIELDS_STRUCT_SIZE)                    \
     }
 
+/*
+ * The object as a map.  An empty array is an empty map: languages with one type for both (Lua, PHP)
+ * cannot say which they mean.
+ */
+bool fields_as_map(const msgpack_object *object, msgpack_object_map *ret_map);
+
 /* 0 or a negative status; *ret_struct is untouched on failure. */
 int fields_unpack_map(const struct field_table *table, const msgpack_object *map, void *ret_struct,
                       struct failure *ret_failure);

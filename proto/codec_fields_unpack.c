@@ -332,13 +332,25 @@ static int unpack_map(const struct field_table *table, const msgpack_object_map 
     return r < 0 ? r : unpack_fields(table, values, whole, ret_failure);
 }
 
+bool fields_as_map(const msgpack_object *object, msgpack_object_map *ret_map)
+{
+    if (object->type == MSGPACK_OBJECT_MAP) {
+        *ret_map = object->via.map;
+        return true;
+    }
+    *ret_map = (msgpack_object_map){0};
+    return object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size == 0;
+}
+
 static int unpack_nested(const struct field *field, const msgpack_object *value, void *whole,
                          struct failure *ret_failure)
 {
-    if (value->type != MSGPACK_OBJECT_MAP) {
+    msgpack_object_map map;
+
+    if (!fields_as_map(value, &map)) {
         return wrong_type("a map", value, ret_failure);
     }
-    return unpack_map(field->table, &value->via.map, (uint8_t *)whole + field->offset, ret_failure);
+    return unpack_map(field->table, &map, (uint8_t *)whole + field->offset, ret_failure);
 }
 
 int fields_unpack_value(const struct field *field, const msgpack_object *value, void *whole,

@@ -18,7 +18,9 @@ static int unpack_op(const struct field *field, const msgpack_object *value, voi
     static const struct field name = {.type = FIELD_NAME, FIELD_AT(struct msg_op, name)};
 
     if (value->type == MSGPACK_OBJECT_ARRAY) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "chains are not in this version");
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL,
+                    "chains are not in this version; run one op after the other, each on the "
+                    "output of the one before");
     }
     return fields_unpack_value(&name, value, (uint8_t *)whole + field->offset, ret_failure);
 }
@@ -89,17 +91,17 @@ static int unpack_values(const struct field *field, const msgpack_object *object
                          struct failure *ret_failure)
 {
     struct msg_op *op = (void *)((uint8_t *)whole + field->offset);
-    const msgpack_object_map *map = &object->via.map;
+    msgpack_object_map map;
 
-    if (object->type != MSGPACK_OBJECT_MAP) {
+    if (!fields_as_map(object, &map)) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be a map");
     }
-    if (map->size > LIMIT_PARAMS) {
+    if (map.size > LIMIT_PARAMS) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "%" PRIu32 " are more than %d",
-                    map->size, LIMIT_PARAMS);
+                    map.size, LIMIT_PARAMS);
     }
-    for (uint32_t i = 0; i < map->size; i++) {
-        int r = unpack_named_value(&map->ptr[i], op, ret_failure);
+    for (uint32_t i = 0; i < map.size; i++) {
+        int r = unpack_named_value(&map.ptr[i], op, ret_failure);
 
         if (r < 0) {
             return r;
@@ -252,6 +254,16 @@ static const struct field job_fields[] = {
 static const struct field_table job_params =
     FIELD_TABLE("parameter", true, struct msg_job, job_fields);
 
+static const struct field event_kind = {"", FIELD_WORD, .size = sizeof(uint32_t),
+                                        FIELD_WORDS(event_names)};
+
+static const struct field subscribe_fields[] = {
+    {"kinds", FIELD_LIST, FIELD_EACH(struct msg_subscribe, kinds, n_kinds), .flags = FIELD_REQUIRED,
+     .item = &event_kind},
+};
+static const struct field_table subscribe_params =
+    FIELD_TABLE("parameter", true, struct msg_subscribe, subscribe_fields);
+
 static const struct field job_list_fields[] = {
     {"options", FIELD_MAP, .table = &job_list_options},
 };
@@ -302,6 +314,19 @@ int codec_unpack_job_push(const msgpack_object_array *params, struct msg_job_pus
                           struct failure *ret_failure)
 {
     return fields_unpack_params(&job_push_params, params, ret, ret_failure);
+}
+
+int codec_unpack_subscribe(const msgpack_object_array *params, struct msg_subscribe *ret,
+                           struct failure *ret_failure)
+{
+    return fields_unpack_params(&subscribe_params, params, ret, ret_failure);
+}
+
+uint64_t codec_peek_job(const msgpack_object_array *params)
+{
+    bool is_named = params->size > 0 && params->ptr[0].type == MSGPACK_OBJECT_POSITIVE_INTEGER;
+
+    return is_named ? params->ptr[0].via.u64 : 0;
 }
 
 int codec_unpack_job(const msgpack_object_array *params, struct msg_job *ret,
@@ -396,4 +421,9 @@ void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid)
 void codec_pack_device_list(msgpack_packer *packer, uint32_t msgid)
 {
     rpc_pack_request(packer, msgid, METHOD_DEVICE_LIST, 0);
+}
+
+void codec_pack_subscribe(msgpack_packer *packer, uint32_t msgid, const struct msg_subscribe *msg)
+{
+    pack_request(packer, msgid, METHOD_EVENTS_SUBSCRIBE, &subscribe_params, msg);
 }

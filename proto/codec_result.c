@@ -7,6 +7,31 @@
 
 /* ---- the tables ---------------------------------------------------------------------------- */
 
+/* {name: number}; what is neither is ignored. */
+static int unpack_limits(const struct field *field, const msgpack_object *value, void *whole,
+                         struct failure *ret_failure)
+{
+    struct msg_hello_result *hello = whole;
+    const msgpack_object_map *map = &value->via.map;
+
+    (void)field;
+    if (value->type != MSGPACK_OBJECT_MAP) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be a map");
+    }
+    for (uint32_t i = 0; i < map->size && hello->n_limits < MSG_LIMITS_MAX; i++) {
+        const msgpack_object_kv *pair = &map->ptr[i];
+        struct msg_limit *limit = &hello->limits[hello->n_limits];
+
+        if (pair->key.type == MSGPACK_OBJECT_STR &&
+            pair->val.type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
+            fields_copy_text(&pair->key.via.str, limit->name, sizeof(limit->name));
+            limit->value = pair->val.via.u64;
+            hello->n_limits++;
+        }
+    }
+    return 0;
+}
+
 static const struct field hello_fields[] = {
     {"version", FIELD_TEXT, FIELD_AT(struct msg_hello_result, version)},
     {"api_level", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, api_level)},
@@ -14,6 +39,7 @@ static const struct field hello_fields[] = {
     {"epoch", FIELD_UNSIGNED, FIELD_AT(struct msg_hello_result, epoch)},
     {"rights", FIELD_TEXT, FIELD_AT(struct msg_hello_result, rights)},
     {"backend", FIELD_TEXT, FIELD_AT(struct msg_hello_result, backend)},
+    {"limits", FIELD_CUSTOM, .flags = FIELD_BY_HAND, .unpack = unpack_limits},
 };
 static const struct field_table hello_result =
     FIELD_TABLE("key", false, struct msg_hello_result, hello_fields);
@@ -171,6 +197,22 @@ static const struct field device_fields[] = {
 static const struct field_table device =
     FIELD_TABLE("key", false, struct msg_device, device_fields);
 
+static const struct field event_fields[] = {
+    {"device", FIELD_NAME, FIELD_AT(struct msg_event, device), .flags = FIELD_SPARSE},
+    {"state", FIELD_TEXT, FIELD_AT(struct msg_event, state), .flags = FIELD_SPARSE},
+    {"reason", FIELD_TEXT, FIELD_AT(struct msg_event, reason), .flags = FIELD_SPARSE},
+    {"lost", FIELD_UNSIGNED, FIELD_AT(struct msg_event, lost), .flags = FIELD_SPARSE},
+};
+static const struct field_table event = FIELD_TABLE("key", false, struct msg_event, event_fields);
+
+static const struct field event_param_fields[] = {
+    {"kind", FIELD_WORD, FIELD_AT(struct msg_event, kind), .flags = FIELD_REQUIRED,
+     FIELD_WORDS(event_names)},
+    {"event", FIELD_MAP, .flags = FIELD_REQUIRED, .table = &event},
+};
+static const struct field_table event_params =
+    FIELD_TABLE("parameter", false, struct msg_event, event_param_fields);
+
 /* ---- reading ------------------------------------------------------------------------------- */
 
 int codec_unpack_hello_result(const msgpack_object *result, struct msg_hello_result *ret,
@@ -249,6 +291,12 @@ int codec_unpack_job_done(const msgpack_object_array *params, struct msg_job_don
                           struct failure *ret_failure)
 {
     return fields_unpack_params(&job_done_params, params, ret, ret_failure);
+}
+
+int codec_unpack_event(const msgpack_object_array *params, struct msg_event *ret,
+                       struct failure *ret_failure)
+{
+    return fields_unpack_params(&event_params, params, ret, ret_failure);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -381,4 +429,10 @@ void codec_pack_job_done(msgpack_packer *packer, const struct msg_job_done *msg,
     msgpack_pack_uint64(packer, msg->job);
     pack_end(packer, &job_done, msg, msg->has_failure ? &msg->failure : NULL, is_structured,
              msg->n_out);
+}
+
+void codec_pack_event(msgpack_packer *packer, const struct msg_event *msg)
+{
+    rpc_pack_notification(packer, NOTIFY_EVENT, event_params.n_fields);
+    fields_pack_params(packer, &event_params, msg);
 }

@@ -135,12 +135,14 @@ static int open_container(struct guard *guard, const struct token *token,
     uint64_t n = token->kind == TOKEN_MAP ? 2 * token->n : token->n;
 
     if (guard->depth == LIMIT_DEPTH) {
-        return fail(ret_failure, STATUS_PROTO, NULL, "values are nested deeper than %d levels",
-                    LIMIT_DEPTH);
+        fail(ret_failure, STATUS_PROTO, NULL, "values are nested deeper than %d levels",
+             LIMIT_DEPTH);
+        return failure_add_limit(ret_failure, "depth", LIMIT_DEPTH + 1, LIMIT_DEPTH);
     }
     if (n > LIMIT_ELEMENTS - guard->n_elements) {
-        return fail(ret_failure, STATUS_PROTO, NULL, "a message declares more than %d values",
-                    LIMIT_ELEMENTS);
+        fail(ret_failure, STATUS_PROTO, NULL, "a message declares more than %d values",
+             LIMIT_ELEMENTS);
+        return failure_add_limit(ret_failure, "elements", guard->n_elements + n, LIMIT_ELEMENTS);
     }
     consume(guard, token->header_size);
     guard->n_elements += (uint32_t)n;
@@ -242,8 +244,8 @@ static int stop_at_payload(struct guard *guard, const struct token *token, int e
     uint64_t frame_size = guard->frame_size + token->header_size + token->n;
 
     if (frame_size > LIMIT_FRAME) {
-        return fail(ret_failure, STATUS_TOO_BIG, NULL, "a message is longer than %d bytes",
-                    LIMIT_FRAME);
+        fail(ret_failure, STATUS_TOO_BIG, NULL, "a message is longer than %d bytes", LIMIT_FRAME);
+        return failure_add_limit(ret_failure, "frame", frame_size, LIMIT_FRAME);
     }
     guard->frame_size = frame_size;
     guard->header_size = token->header_size;
@@ -254,8 +256,9 @@ static int stop_at_payload(struct guard *guard, const struct token *token, int e
 static int check_head(const struct guard *guard, uint64_t token_size, struct failure *ret_failure)
 {
     if (guard->pos + token_size > LIMIT_HEAD) {
-        return fail(ret_failure, STATUS_TOO_BIG, NULL,
-                    "a message is longer than %d bytes without its payloads", LIMIT_HEAD);
+        fail(ret_failure, STATUS_TOO_BIG, NULL,
+             "a message is longer than %d bytes without its payloads", LIMIT_HEAD);
+        return failure_add_limit(ret_failure, "head", guard->pos + token_size, LIMIT_HEAD);
     }
     return 0;
 }
@@ -268,8 +271,8 @@ static int walk_value(struct guard *guard, const struct token *token, const uint
     int r;
 
     if (body_size > LIMIT_STRING) {
-        return fail(ret_failure, STATUS_TOO_BIG, NULL, "a string is longer than %d bytes",
-                    LIMIT_STRING);
+        fail(ret_failure, STATUS_TOO_BIG, NULL, "a string is longer than %d bytes", LIMIT_STRING);
+        return failure_add_limit(ret_failure, "string", body_size, LIMIT_STRING);
     }
     r = check_head(guard, token->header_size + body_size, ret_failure);
     if (r < 0) {

@@ -18,6 +18,11 @@
     X(DEVICES, "devices", 32, "devices", "bits of a set; twice what one machine is sold with")     \
     X(SESSIONS, "sessions", 512, "connections",                                                    \
       "descriptors of the front end, all users together")                                          \
+    X(USER_SESSIONS, "user_sessions", 384, "connections",                                          \
+      "of one user: three quarters, so that others get in")                                        \
+    X(USER_JOBS, "user_jobs", 768, "jobs", "of one user, runs included: likewise")                 \
+    X(USER_POOL, "user_pool", 75, "percent",                                                       \
+      "of the pool for one user, with what arrives and what nobody reads: likewise")               \
     X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \
     X(JOB_SLOTS, "job_slots", 1024, "jobs",                                                        \
       "the job-block memfd that workers read parameters from")                                     \
@@ -38,9 +43,12 @@
     X(PARAMS, "params", 16, "parameters", "of an op")                                              \
     X(PARAM_BYTES, "param_bytes", 192, "bytes", "packed parameters: one slot of the job block")    \
     X(JOBS_LISTED, "jobs_listed", 256, "jobs", "one job.list: it stays within head and elements")  \
-    X(UNREAD, "unread", 256, "answers",                                                            \
-      "small answers that wait; then the connection is not read")                                  \
-    X(HALF_MESSAGE, "half_message_ms", 10000, "ms", "silence within a message, then disconnected") \
+    X(UNREAD, "unread", 262144, "bytes",                                                           \
+      "answers that wait, outputs aside; then the connection is not read, and loses events")       \
+    X(HALF_MESSAGE, "half_message_ms", 10000, "ms",                                                \
+      "without the end of a message or half_message_least of it, then disconnected")               \
+    X(HALF_MESSAGE_LEAST, "half_message_least", 65536, "bytes",                                    \
+      "a trickle must not hold the memory of a payload")                                           \
     X(SLOW_READER, "slow_reader_ms", 30000, "ms",                                                  \
       "answers waiting and not read, then disconnected")                                           \
     X(DRAIN, "drain_ms", 10000, "ms", "after SIGTERM: what is in flight may finish")

@@ -21,6 +21,12 @@ const char *const tail_names[TAIL_COUNT] = {
     [TAIL_SHORT] = "short",
 };
 
+const char *const event_names[EVENT_COUNT] = {
+#define X(name, text) [EVENT_##name] = (text),
+    EVENT_LIST(X)
+#undef X
+};
+
 const char *const job_state_names[JOB_STATE_COUNT] = {
 #define X(name, text) [JOB_##name] = (text),
     JOB_STATE_LIST(X)

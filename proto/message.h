@@ -92,7 +92,33 @@ struct msg_job_list {
     bool is_all; /* also other connections' jobs */
 };
 
+/* X(NAME, wire name) */
+#define EVENT_LIST(X)                                                                              \
+    X(DEVICE, "device") /* a device's state is another one */                                      \
+    X(DRAIN, "drain")   /* the daemon is stopping: no new work */
+
+enum event_kind {
+#define X(name, text) EVENT_##name,
+    EVENT_LIST(X)
+#undef X
+        EVENT_COUNT
+};
+extern const char *const event_names[EVENT_COUNT];
+
+struct msg_subscribe {
+    uint32_t n_kinds;
+    uint32_t kinds[EVENT_COUNT]; /* enum event_kind */
+};
+
 /* ---- results ------------------------------------------------------------------------------- */
+
+/* A number that a daemon keeps clients to: of its limits.h, not of ours. */
+struct msg_limit {
+    char name[MANIFEST_NAME_SIZE];
+    uint64_t value;
+};
+
+#define MSG_LIMITS_MAX 64 /* further ones are ignored, like unknown keys */
 
 struct msg_hello_result {
     char version[32];
@@ -101,6 +127,8 @@ struct msg_hello_result {
     uint64_t epoch;   /* differs between two starts of the daemon */
     char rights[16];  /* "user" */
     char backend[16]; /* "cpu", "cuda" or "none" */
+    uint32_t n_limits;
+    struct msg_limit limits[MSG_LIMITS_MAX]; /* written from our limits.h, whatever stands here */
 };
 
 struct msg_job_opened {
@@ -190,6 +218,14 @@ struct msg_job_done { /* the notification job.done */
     uint32_t n_out; /* a reduce op's outputs, as payloads */
 };
 
+struct msg_event { /* the notification event */
+    enum event_kind kind;
+    char device[WORKER_DEVICE_SIZE]; /* EVENT_DEVICE: which ... */
+    char state[16];                  /* ... its state now ... */
+    char reason[256];                /* ... and why, unless it is ready */
+    uint64_t lost;                   /* events since the last one that this client was spared */
+};
+
 struct msg_device {
     char device[WORKER_DEVICE_SIZE];
     char name[WORKER_DEVICE_SIZE];
@@ -221,6 +257,7 @@ struct msg_device {
     X(bytes_in, "bytes received from clients")                                                     \
     X(bytes_out, "bytes sent to clients")                                                          \
     X(errors_total, "requests and pushes answered with an error")                                  \
+    X(events_lost, "events not sent to subscribers that do not read")                              \
     X(sessions_broken, "connections ended for breaking the protocol or a limit")                   \
     X(worker_starts, "workers started")                                                            \
     X(worker_deaths, "workers that ended without being asked to")                                  \

@@ -24,7 +24,8 @@
     X(CONST_PUT, "const.put", 2, 2, 1)                                                             \
     X(CONST_DROP, "const.drop", 1, 1, -1)                                                          \
     X(STATS, "stats", 0, 0, -1)                                                                    \
-    X(DEVICE_LIST, "device.list", 0, 0, -1)
+    X(DEVICE_LIST, "device.list", 0, 0, -1)                                                        \
+    X(EVENTS_SUBSCRIBE, "events.subscribe", 1, 1, -1)
 
 enum method {
 #define X(name, wire, least, most, payload) METHOD_##name,
@@ -36,6 +37,7 @@ enum method {
 /* Notifications that the server sends. */
 #define NOTIFY_JOB_RESULT "job.result"
 #define NOTIFY_JOB_DONE   "job.done"
+#define NOTIFY_EVENT      "event"
 
 struct method_row {
     const char *name;

@@ -128,7 +128,7 @@ static int deliver_message(struct reader *reader)
     }
     guard_reset(&reader->guard, role);
     reader->head_size = 0;
-    return GO_ON;
+    return r > 0 ? READER_PAUSED : GO_ON;
 }
 
 static void begin_payload(struct reader *reader, enum reader_state state)

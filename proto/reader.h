@@ -40,7 +40,10 @@ struct reader_callbacks {
      * and it stands as nil in the message, which is to be answered with INVALID_PARAM.
      */
     void (*on_stray)(void *owner, const struct guard *guard);
-    /* A message is complete; each payload in it stands as nil.  A negative return ends reading. */
+    /*
+     * A message is complete; each payload in it stands as nil.  A negative return ends reading, a
+     * positive one pauses it, though more messages may be here already: reader_read() goes on.
+     */
     int (*on_message)(void *owner, const struct guard *guard, const uint8_t *head, size_t size);
     /* The stream is out of step: answer if guard->has_msgid, then close. */
     void (*on_broken)(void *owner, const struct guard *guard, const struct failure *failure);
@@ -50,6 +53,7 @@ enum reader_outcome {
     READER_IDLE = 0, /* the socket has no more bytes */
     READER_BUDGET,   /* the budget is used up: there may be more */
     READER_BLOCKED,  /* on_payload had no room; reader_resume() goes on */
+    READER_PAUSED,   /* on_message wants no more for now */
     READER_EOF,      /* the peer is gone, between two messages or within one */
     READER_STOPPED,  /* a callback ended it, or the stream broke */
 };

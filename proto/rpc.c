@@ -78,8 +78,7 @@ static int parse_envelope(const msgpack_object *root, struct rpc_message *messag
     message->type = (enum rpc_type)items[0].via.u64;
     message->method = METHOD_COUNT;
     if (message->type == RPC_NOTIFICATION) {
-        r = parse_call(&items[1], &items[2], message, ret_failure);
-        return r < 0 ? r : check_n_params(message, ret_failure);
+        return parse_call(&items[1], &items[2], message, ret_failure);
     }
     r = parse_msgid(&items[1], message, ret_failure);
     if (r < 0) {
@@ -185,6 +184,9 @@ uint32_t rpc_bin_header(uint64_t size, uint8_t ret_header[RPC_BIN_HEADER_MAX])
 static const struct field details_fields[] = {
     {"field", FIELD_TEXT, FIELD_AT(struct failure, field), .flags = FIELD_SPARSE},
     {"retry_ms", FIELD_UNSIGNED, FIELD_AT(struct failure, retry_ms), .flags = FIELD_SPARSE},
+    {"limit", FIELD_TEXT, FIELD_AT(struct failure, limit), .flags = FIELD_SPARSE},
+    {"used", FIELD_UNSIGNED, FIELD_AT(struct failure, used), .flags = FIELD_SPARSE},
+    {"max", FIELD_UNSIGNED, FIELD_AT(struct failure, max), .flags = FIELD_SPARSE},
 };
 static const struct field_table details = FIELD_TABLE("key", false, struct failure, details_fields);
 

@@ -32,7 +32,8 @@ struct rpc_message {
 /*
  * Decode one complete message that the guard has passed.  0 with *ret_message (rpc_finish() it), or
  * a negative status: PROTO for what is no envelope, INVALID_PARAM for a wrong number of parameters
- * of a known method.  The bytes must outlive the message.
+ * of a known method's request (a notification may still say what it was about).  The bytes must
+ * outlive the message.
  */
 int rpc_parse(const uint8_t *bytes, size_t size, struct rpc_message *ret_message,
               struct failure *ret_failure);
@@ -46,7 +47,7 @@ void rpc_pack_result(msgpack_packer *packer, uint32_t msgid);
 
 /*
  * A whole error response.  is_structured false: the string "NAME: message"; true:
- * [name, message, {field, retry_ms}].
+ * [name, message, {field, retry_ms, limit, used, max}].
  */
 void rpc_pack_error(msgpack_packer *packer, uint32_t msgid, const struct failure *failure,
                     bool is_structured);

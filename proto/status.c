@@ -46,3 +46,11 @@ int fail(struct failure *ret_failure, enum status status, const char *field, con
     }
     return -(int)status;
 }
+
+int failure_add_limit(struct failure *failure, const char *limit, uint64_t used, uint64_t max)
+{
+    snprintf(failure->limit, sizeof(failure->limit), "%s", limit);
+    failure->used = used;
+    failure->max = max;
+    return -(int)failure->status;
+}

@@ -51,9 +51,12 @@ enum status {
 
 struct failure {
     enum status status;
-    uint32_t retry_ms; /* BUSY: when it makes sense to try again; 0 = unknown */
+    uint32_t retry_ms; /* when it makes sense to try again; 0 = unknown */
     char field[48];    /* the parameter, option or key it is about; "" = none */
     char message[208];
+    char limit[32]; /* the limit that is the reason, by its wire name; "" = none ... */
+    uint64_t used;  /* ... what was used up, or asked for, in the limit's unit ... */
+    uint64_t max;   /* ... and what there may be here and now */
 };
 
 /* "RANGE" for STATUS_RANGE; "OK" for 0; "INTERNAL" for anything unknown. */
@@ -68,3 +71,6 @@ enum status status_from_name(const char *name);
  */
 __attribute__((format(printf, 4, 5))) int fail(struct failure *ret_failure, enum status status,
                                                const char *field, const char *format, ...);
+
+/* Add the limit that is the reason, by its name in limits.h.  Returns the failure's -status. */
+int failure_add_limit(struct failure *failure, const char *limit, uint64_t used, uint64_t max);

@@ -43,6 +43,7 @@ struct writer {
     struct writer_message **end; /* where the next message is linked */
     uint64_t waiting;
     uint64_t sent;
+    size_t memory;
 };
 
 int writer_create(struct writer **ret_writer)
@@ -57,10 +58,18 @@ int writer_create(struct writer **ret_writer)
     return 0;
 }
 
+/* Constant once the message is queued. */
+static size_t memory_of(const struct writer_message *message)
+{
+    return sizeof(*message) + message->own_capacity +
+           message->iov_capacity * sizeof(message->iov[0]);
+}
+
 static struct writer_message *remove_first(struct writer *writer)
 {
     struct writer_message *message = writer->first;
 
+    writer->memory -= memory_of(message);
     writer->first = message->next;
     if (writer->first == NULL) {
         writer->end = &writer->first;
@@ -194,6 +203,7 @@ void writer_queue(struct writer *writer, struct writer_message *message)
         }
     }
     writer->waiting += message->left;
+    writer->memory += memory_of(message);
     *writer->end = message;
     writer->end = &message->next;
 }
@@ -297,4 +307,9 @@ uint64_t writer_waiting(const struct writer *writer)
 uint64_t writer_sent(const struct writer *writer)
 {
     return writer->sent;
+}
+
+size_t writer_memory(const struct writer *writer)
+{
+    return writer->memory;
 }

@@ -45,3 +45,5 @@ bool writer_is_empty(const struct writer *writer);
 /* Bytes that wait, and bytes sent since creation. */
 uint64_t writer_waiting(const struct writer *writer);
 uint64_t writer_sent(const struct writer *writer);
+/* What the waiting messages take of our memory: all but what they refer to. */
+size_t writer_memory(const struct writer *writer);

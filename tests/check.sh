@@ -87,7 +87,7 @@ stage_gcc() {
 
 stage_asan() {
     build build-asan -Db_sanitize=address,undefined &&
-        run_tests build-asan --timeout-multiplier 3 --suite unit --suite ops --suite integration
+        run_tests build-asan --timeout-multiplier 3 --suite unit --suite ops --suite integration --suite library
 }
 
 stage_tsan() {
@@ -107,6 +107,7 @@ stage_fuzz() {
     local target
 
     CC=clang build build-fuzz -Dfuzz=true || return
+    GPUPIPE_STATE_ROUNDS=$((${FUZZ_SECONDS:-60} * 100)) run_tests build-fuzz state_machine
     for target in build-fuzz/tests/fuzz/fuzz_*; do
         [ -f "$target" ] && [ -x "$target" ] && verdict "$target" fuzz_one "$target"
     done

@@ -437,6 +437,35 @@ pid_t harness_await_worker(struct harness *harness, pid_t other_than)
     return pid;
 }
 
+/* All of its threads: the first may have stopped before the others. */
+static bool is_stopped(pid_t pid)
+{
+    char path[300];
+    struct dirent *entry;
+    bool is_all = true;
+    DIR *folder;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    folder = opendir(path);
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        const char *stat;
+
+        snprintf(path, sizeof(path), "task/%s/stat", entry->d_name);
+        stat = entry->d_name[0] == '.' ? NULL : harness_proc(pid, path);
+        is_all &= stat == NULL || strstr(stat, ") T ") != NULL;
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return is_all;
+}
+
+void harness_pause(pid_t pid)
+{
+    CHECK_EQ(kill(pid, SIGSTOP), 0);
+    HARNESS_WAIT(is_stopped(pid));
+}
+
 unsigned harness_n_fds(const struct harness *harness)
 {
     char path[300], target[64];

@@ -74,6 +74,8 @@ pid_t harness_pid(const struct harness *harness);
 /* The (first) worker's pid; 0 = there is none now.  harness_await_worker() waits for another. */
 pid_t harness_worker(const struct harness *harness);
 pid_t harness_await_worker(struct harness *harness, pid_t other_than);
+/* A process stands still when this returns, until it gets SIGCONT. */
+void harness_pause(pid_t pid);
 /* Open descriptors of the daemon, the pool's memfds not counted. */
 unsigned harness_n_fds(const struct harness *harness);
 /* Waits until they are as many as at READY; or at harness_settle(): devices may come after READY.

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Folders are layers and includes point one way: proto <- client, daemon, cuda.
+"""Folders are layers and includes point one way: proto <- client, daemon, cuda.  Examples are like
+anybody's programs: they include what is installed.
 
 Prints TAP.  Usage: layers.py SOURCE_ROOT
 """
@@ -10,13 +11,14 @@ import sys
 MAY_INCLUDE = {
     "proto": {"proto"},
     "client": {"client", "proto"},
+    "client/examples": set(),
     "daemon": {"daemon", "proto"},
     "cuda": {"cuda", "proto"},
 }
 # Headers of libraries that only one layer may know.
 ONLY_IN = {
     "msgpack.h": {"proto", "client", "daemon"},
-    "uv.h": {"daemon"},
+    "uv.h": {"client/examples", "daemon"},
     "systemd/": {"daemon"},
     "cuda_runtime": {"cuda"},
     "cuda.h": {"cuda"},
@@ -24,9 +26,14 @@ ONLY_IN = {
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
 
 
+def layer_of(root, path):
+    """The innermost folder of ours that the file lies in."""
+    return max((folder for folder in MAY_INCLUDE if path.is_relative_to(root / folder)), key=len)
+
+
 def wrong_includes(root, folder):
     for path in sorted((root / folder).rglob("*")):
-        if path.suffix not in {".c", ".h", ".cu"}:
+        if path.suffix not in {".c", ".h", ".cu"} or layer_of(root, path) != folder:
             continue
         for kind, name in INCLUDE.findall(path.read_text()):
             top = name.split("/")[0]

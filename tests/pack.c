@@ -207,6 +207,18 @@ void pack_text(msgpack_sbuffer *buffer, const char *format, va_list args)
     va_end(text.args);
 }
 
+void pack_notification(msgpack_sbuffer *buffer, const char *method, const char *params,
+                       va_list args)
+{
+    msgpack_packer packer;
+
+    msgpack_packer_init(&packer, buffer, msgpack_sbuffer_write);
+    msgpack_pack_array(&packer, 3);
+    msgpack_pack_int(&packer, 2);
+    msgpack_pack_str_with_body(&packer, method, strlen(method));
+    pack_text(buffer, params, args);
+}
+
 void pack_request(msgpack_sbuffer *buffer, uint32_t msgid, const char *method, const char *params,
                   va_list args)
 {

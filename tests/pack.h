@@ -23,3 +23,6 @@ void pack_text(msgpack_sbuffer *buffer, const char *format, va_list args);
 /* Append a whole request [0, msgid, method, params]; params is the text of an array. */
 void pack_request(msgpack_sbuffer *buffer, uint32_t msgid, const char *method, const char *params,
                   va_list args);
+/* Likewise a notification [2, method, params]. */
+void pack_notification(msgpack_sbuffer *buffer, const char *method, const char *params,
+                       va_list args);

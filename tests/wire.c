@@ -316,6 +316,28 @@ uint32_t wire_pack(struct wire *wire, msgpack_sbuffer *buffer, const char *metho
     return wire->last_msgid;
 }
 
+void wire_notify(struct wire *wire, const char *method, const char *params, ...)
+{
+    msgpack_sbuffer buffer;
+    va_list args;
+
+    msgpack_sbuffer_init(&buffer);
+    va_start(args, params);
+    pack_notification(&buffer, method, params, args);
+    va_end(args);
+    wire_send_bytes(wire, buffer.data, buffer.size);
+    msgpack_sbuffer_destroy(&buffer);
+}
+
+void wire_pack_notification(msgpack_sbuffer *buffer, const char *method, const char *params, ...)
+{
+    va_list args;
+
+    va_start(args, params);
+    pack_notification(buffer, method, params, args);
+    va_end(args);
+}
+
 const msgpack_object *wire_call(struct wire *wire, const char *method, const char *params, ...)
 {
     va_list args;
@@ -348,7 +370,18 @@ static void copy_text(const msgpack_object *object, char *ret_text, size_t size)
     }
 }
 
-struct wire_error wire_error(const msgpack_object *error)
+/* In every test: no message names a path or an address of the daemon's. */
+static void check_tells_no_secret(const struct wire_error *error)
+{
+    const char *number = strstr(error->message, "0x");
+
+    if (strchr(error->message, '/') != NULL ||
+        (number != NULL && strspn(number + 2, "0123456789abcdef") > 2)) {
+        CHECK_FAIL("a path or an address: %s: %s", error->name, error->message);
+    }
+}
+
+static struct wire_error read_error(const msgpack_object *error)
 {
     struct wire_error plain = {.name = ""};
     char whole[sizeof(plain.name) + sizeof(plain.message)] = "";
@@ -369,6 +402,14 @@ struct wire_error wire_error(const msgpack_object *error)
     CHECK(colon != NULL && colon[1] == ' ' && (size_t)(colon - whole) < sizeof(plain.name));
     memcpy(plain.name, whole, (size_t)(colon - whole));
     snprintf(plain.message, sizeof(plain.message), "%s", colon + 2);
+    return plain;
+}
+
+struct wire_error wire_error(const msgpack_object *error)
+{
+    struct wire_error plain = read_error(error);
+
+    check_tells_no_secret(&plain);
     return plain;
 }
 

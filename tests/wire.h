@@ -35,6 +35,10 @@ uint32_t wire_send(struct wire *wire, const char *method, const char *params, ..
 uint32_t wire_pack(struct wire *wire, msgpack_sbuffer *buffer, const char *method,
                    const char *params, ...);
 
+/* The same for a notification. */
+void wire_notify(struct wire *wire, const char *method, const char *params, ...);
+void wire_pack_notification(msgpack_sbuffer *buffer, const char *method, const char *params, ...);
+
 /* The next message as it comes, held-over ones first; NULL at end of file. */
 const msgpack_object *wire_receive(struct wire *wire);
 /* The response to this request; other messages are held over. */

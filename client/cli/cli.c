@@ -5,6 +5,8 @@
  */
 #include "client/cli/cli.h"
 
+#include "proto/util.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,17 +41,18 @@ int cli_usage(const char *format, ...)
     return CLI_USAGE;
 }
 
-int cli_failure(const struct gpupipe *gpupipe, const struct failure *failure)
+int cli_failure(const struct gpupipe_error *error)
 {
-    if (gpupipe != NULL && gpupipe_is_lost(gpupipe)) {
-        cli_error("%s", failure->message);
+    if (error->status == GPUPIPE_ERROR_LOST) {
+        cli_error("%s", error->message);
         return CLI_UNREACHABLE;
     }
-    cli_error("%s: %s", status_name(failure->status), failure->message);
-    switch (failure->status) {
-    case STATUS_BUSY:
+    cli_error("%s: %s", error->name, error->message);
+    switch (error->status) {
+    case GPUPIPE_ERROR_BUSY:
+    case GPUPIPE_ERROR_QUOTA:
         return CLI_BUSY;
-    case STATUS_DEADLINE:
+    case GPUPIPE_ERROR_DEADLINE:
         return CLI_DEADLINE;
     default:
         return CLI_FAILED;
@@ -121,33 +124,33 @@ int cli_operands(struct cli *cli, int argc, char **argv, const struct option *op
 
 /* ---- the daemon and stdout ----------------------------------------------------------------- */
 
-static int report_search(const struct gpupipe_search *search, const struct failure *failure)
+static int report_search(const struct search *search, const struct gpupipe_error *error)
 {
     for (uint32_t i = 0; i < search->n_tried; i++) {
         if (search->tried[i].failure.status != STATUS_OK) {
             cli_error("no daemon (%s): %s", search->tried[i].why, search->tried[i].failure.message);
         } else {
             cli_error("the daemon at %s (%s) refused: %s: %s", search->tried[i].path,
-                      search->tried[i].why, status_name(failure->status), failure->message);
+                      search->tried[i].why, error->name, error->message);
         }
     }
     /* RANGE: no socket could have a path like that. */
-    return failure->status == STATUS_VERSION || failure->status == STATUS_RANGE ? CLI_CONFIG
-                                                                                : CLI_UNREACHABLE;
+    return error->status == GPUPIPE_ERROR_VERSION || error->status == GPUPIPE_ERROR_RANGE
+               ? CLI_CONFIG
+               : CLI_UNREACHABLE;
 }
 
-int cli_connect(const struct cli *cli, struct gpupipe_search *ret_search,
-                struct gpupipe **ret_gpupipe)
+int cli_connect(const struct cli *cli, struct gpupipe **ret_gpupipe)
 {
-    struct gpupipe_search search;
-    struct failure failure;
+    _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
 
-    if (gpupipe_open(cli->socket_path, "gpupipe-cli", &search, ret_gpupipe, &failure) < 0) {
-        return report_search(&search, &failure);
+    if (gpupipe_open(&gpupipe, cli->socket_path, "gpupipe-cli") < 0) {
+        if (gpupipe == NULL) {
+            return cli_failure(gpupipe_last_error(NULL));
+        }
+        return report_search(call_search(gpupipe), gpupipe_last_error(gpupipe));
     }
-    if (ret_search != NULL) {
-        *ret_search = search;
-    }
+    *ret_gpupipe = STEAL(gpupipe);
     return CLI_OK;
 }
 

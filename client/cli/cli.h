@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "client/calls.h"
 #include "client/gpupipe.h"
 
 #include <getopt.h>
@@ -73,14 +74,12 @@ int cli_operands(struct cli *cli, int argc, char **argv, const struct option *op
 __attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
 /* The same with a pointer to --help; returns CLI_USAGE. */
 __attribute__((format(printf, 1, 2))) int cli_usage(const char *format, ...);
-/* Report a failure that the library returned; the exit code it deserves.  gpupipe may be NULL. */
-int cli_failure(const struct gpupipe *gpupipe, const struct failure *failure);
+/* Report an error of the library; the exit code it deserves. */
+int cli_failure(const struct gpupipe_error *error);
 
 /* ---- the daemon and stdout ----------------------------------------------------------------- */
 
-/* ret_search may be NULL. */
-int cli_connect(const struct cli *cli, struct gpupipe_search *ret_search,
-                struct gpupipe **ret_gpupipe);
+int cli_connect(const struct cli *cli, struct gpupipe **ret_gpupipe);
 void cli_close(struct gpupipe **gpupipe); /* for _cleanup_ */
 
 /* Print json, which it takes over, as one line; or flush stdout.  Both report write errors. */

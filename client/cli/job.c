@@ -69,18 +69,17 @@ int command_job_list(struct cli *cli, int argc, char **argv)
     _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
     _cleanup_(free_pointer) struct msg_job_entry *entries = NULL;
     uint32_t n_entries = 0;
-    struct failure failure;
     int rc = cli_operands(cli, argc, argv, options, 0, 0);
 
     if (rc != CLI_OK || cli->wants_help) {
         return rc;
     }
-    rc = cli_connect(cli, NULL, &gpupipe);
+    rc = cli_connect(cli, &gpupipe);
     if (rc != CLI_OK) {
         return rc;
     }
-    if (gpupipe_job_list(gpupipe, is_all, &entries, &n_entries, &failure) < 0) {
-        return cli_failure(gpupipe, &failure);
+    if (call_job_list(gpupipe, is_all, &entries, &n_entries) < 0) {
+        return cli_failure(gpupipe_last_error(gpupipe));
     }
     return cli->is_json ? print_json(entries, n_entries) : print_table(entries, n_entries);
 }
@@ -104,10 +103,9 @@ static int parse_id(const char *text, uint64_t *ret_id)
 static int cancel_one(struct gpupipe *gpupipe, uint64_t id)
 {
     enum job_state state;
-    struct failure failure;
 
-    if (gpupipe_cancel(gpupipe, id, &state, &failure) < 0) {
-        return cli_failure(gpupipe, &failure);
+    if (call_job_cancel(gpupipe, id, &state) < 0) {
+        return cli_failure(gpupipe_last_error(gpupipe));
     }
     return CLI_OK;
 }
@@ -125,7 +123,7 @@ int command_job_cancel(struct cli *cli, int argc, char **argv)
     if (rc != CLI_OK || cli->wants_help) {
         return rc;
     }
-    rc = cli_connect(cli, NULL, &gpupipe);
+    rc = cli_connect(cli, &gpupipe);
     if (rc != CLI_OK) {
         return rc;
     }

@@ -220,11 +220,10 @@ static int fetch(struct cli *cli, const char *name, struct manifest_op **ret_ops
                  uint32_t *ret_n_ops)
 {
     _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
-    struct failure failure;
-    int rc = cli_connect(cli, NULL, &gpupipe);
+    int rc = cli_connect(cli, &gpupipe);
 
-    if (rc == CLI_OK && gpupipe_op_list(gpupipe, name, ret_ops, ret_n_ops, &failure) < 0) {
-        return cli_failure(gpupipe, &failure);
+    if (rc == CLI_OK && call_op_list(gpupipe, name, ret_ops, ret_n_ops) < 0) {
+        return cli_failure(gpupipe_last_error(gpupipe));
     }
     return rc;
 }

@@ -13,20 +13,19 @@ int command_ping(struct cli *cli, int argc, char **argv)
 {
     _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
     char text[PROGRESS_TEXT_SIZE];
-    struct failure failure;
     uint64_t start_ns, took_ns;
     int rc = cli_operands(cli, argc, argv, NULL, 0, 0);
 
     if (rc != CLI_OK || cli->wants_help) {
         return rc;
     }
-    rc = cli_connect(cli, NULL, &gpupipe);
+    rc = cli_connect(cli, &gpupipe);
     if (rc != CLI_OK) {
         return rc;
     }
     start_ns = now_ns();
-    if (gpupipe_ping(gpupipe, &failure) < 0) {
-        return cli_failure(gpupipe, &failure);
+    if (call_ping(gpupipe) < 0) {
+        return cli_failure(gpupipe_last_error(gpupipe));
     }
     took_ns = now_ns() - start_ns;
     if (cli->is_json) {

@@ -237,11 +237,10 @@ static int parse(struct cli *cli, int argc, char **argv, struct run_args *args)
 
 static int find_op(struct run *run)
 {
-    struct failure failure;
     uint32_t n_ops = 0;
 
-    if (gpupipe_op_list(run->gpupipe, run->args.op, &run->op, &n_ops, &failure) < 0) {
-        return cli_failure(run->gpupipe, &failure);
+    if (call_op_list(run->gpupipe, run->args.op, &run->op, &n_ops) < 0) {
+        return cli_failure(gpupipe_last_error(run->gpupipe));
     }
     if (n_ops != 1) {
         cli_error("UNKNOWN_OP: no op is called %s; 'gpupipe-cli op list' shows them", run->args.op);
@@ -376,17 +375,17 @@ static int commit_outputs(struct run *run)
 static int open_job(struct run *run)
 {
     uint32_t backoff_ms = RETRY_MS_FROM;
-    struct failure failure;
 
-    while (gpupipe_job_open(run->gpupipe, &run->request, &run->job, &failure) < 0) {
-        uint32_t wait_ms = failure.retry_ms == 0 ? backoff_ms : failure.retry_ms;
+    while (call_job_open(&run->job, run->gpupipe, &run->request) < 0) {
+        const struct gpupipe_error *error = gpupipe_last_error(run->gpupipe);
+        uint32_t wait_ms = error->retry_ms == 0 ? backoff_ms : error->retry_ms;
+        bool may_pass = error->status == GPUPIPE_ERROR_BUSY || error->retry_ms > 0;
 
-        if (failure.status != STATUS_BUSY || run->args.is_impatient ||
-            gpupipe_is_lost(run->gpupipe)) {
-            return cli_failure(run->gpupipe, &failure);
+        if (!may_pass || run->args.is_impatient) {
+            return cli_failure(error);
         }
         /* Ends early if the daemon goes away, and a signal ends the program. */
-        (void)gpupipe_dispatch(run->gpupipe, (int)MIN(wait_ms, RETRY_MS_TO), &failure);
+        (void)gpupipe_dispatch(run->gpupipe, (int)MIN(wait_ms, RETRY_MS_TO));
         backoff_ms = MIN(backoff_ms * 2, RETRY_MS_TO);
     }
     return CLI_OK;
@@ -431,19 +430,18 @@ static int move_records(struct run *run)
 static void cancel_job(struct run *run)
 {
     uint64_t until_ns = now_ns() + CANCEL_NS;
-    struct failure failure;
+    struct gpupipe_outcome outcome;
+    int rc = gpupipe_job_cancel(run->job);
 
-    if (gpupipe_job_cancel(run->job, &failure) < 0) {
-        return;
-    }
-    while (gpupipe_job_done(run->job) == NULL && now_ns() < until_ns) {
-        (void)gpupipe_dispatch(run->gpupipe, 10, &failure);
+    GPUPIPE_INIT(&outcome);
+    while (rc == 0 && gpupipe_job_result(run->job, &outcome) == 0 && now_ns() < until_ns) {
+        rc = gpupipe_dispatch(run->gpupipe, 10);
     }
 }
 
 /* ---- reports ------------------------------------------------------------------------------- */
 
-static json_t *timing_to_json(const struct msg_timing *timing)
+static json_t *timing_to_json(const struct gpupipe_timing *timing)
 {
     return json_pack("{s:I, s:I, s:I, s:I}", "queue_ns", (json_int_t)timing->queue_ns, "in_ns",
                      (json_int_t)timing->in_ns, "compute_ns", (json_int_t)timing->compute_ns,
@@ -454,24 +452,23 @@ static int print_json(const struct run *run, uint64_t elapsed_ns)
 {
     const struct stream *stream = &run->stream;
     bool has_pushes = stream->n_pushes > 0;
-    json_t *json =
-        json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:I, s:I, s:I, s:I, s:f}", "op", run->op->name,
-                  "backend", has_pushes ? stream->by.backend : gpupipe_hello(run->gpupipe)->backend,
-                  "device", has_pushes ? stream->by.device : NULL, "priority",
-                  priority_names[run->args.options.priority], "path",
-                  has_pushes ? stream->by.path : NULL, "records", (json_int_t)stream->n_records,
-                  "pushes", (json_int_t)stream->n_pushes, "bytes_in", (json_int_t)stream->in_size,
-                  "bytes_out", (json_int_t)stream->out_size, "seconds", (double)elapsed_ns / 1e9);
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s?, s:s, s:s?, s:I, s:I, s:I, s:I, s:f}", "op", run->op->name, "backend",
+        has_pushes ? stream->backend : call_hello(run->gpupipe)->backend, "device",
+        has_pushes ? stream->device : NULL, "priority", priority_names[run->args.options.priority],
+        "path", has_pushes ? stream->path : NULL, "records", (json_int_t)stream->n_records,
+        "pushes", (json_int_t)stream->n_pushes, "bytes_in", (json_int_t)stream->in_size,
+        "bytes_out", (json_int_t)stream->out_size, "seconds", (double)elapsed_ns / 1e9);
 
     if (json != NULL && run->args.options.wants_timing) {
-        json_object_set_new(json, "timing", timing_to_json(&stream->by.timing));
+        json_object_set_new(json, "timing", timing_to_json(&stream->timing));
     }
     return cli_print_json(json);
 }
 
 static void print_timing(const struct run *run, uint64_t elapsed_ns)
 {
-    const struct msg_timing *timing = &run->stream.by.timing;
+    const struct gpupipe_timing *timing = &run->stream.timing;
     char total[PROGRESS_TEXT_SIZE], queue[PROGRESS_TEXT_SIZE], in[PROGRESS_TEXT_SIZE];
     char compute[PROGRESS_TEXT_SIZE], out[PROGRESS_TEXT_SIZE];
 
@@ -501,7 +498,7 @@ static int prepare(struct run *run)
     static int (*const steps[])(struct run * run) = {
         find_op, build_request, bind_inputs, bind_outputs, open_inputs, open_job,
     };
-    int rc = cli_connect(run->cli, NULL, &run->gpupipe);
+    int rc = cli_connect(run->cli, &run->gpupipe);
 
     for (size_t i = 0; i < ARRAY_SIZE(steps) && rc == CLI_OK; i++) {
         rc = steps[i](run);
@@ -511,7 +508,7 @@ static int prepare(struct run *run)
 
 static int execute(struct run *run)
 {
-    int rc = input_check(run->inputs, run->n_inputs, gpupipe_job_shape(run->job)->in_size,
+    int rc = input_check(run->inputs, run->n_inputs, call_job_shape(run->job)->in_size,
                          run->args.options.tail);
 
     if (rc == CLI_OK) {
@@ -524,7 +521,7 @@ static int execute(struct run *run)
     if (rc == CLI_OK) {
         rc = commit_outputs(run);
     }
-    if (rc != CLI_OK && !gpupipe_is_lost(run->gpupipe)) {
+    if (rc != CLI_OK) {
         cancel_job(run);
     }
     return rc;

@@ -14,7 +14,7 @@
 #define NUMBER_SIZE 24
 
 struct overview {
-    struct gpupipe_search search;
+    struct search search;
     struct msg_stats stats;
     struct msg_device *devices;
     uint32_t n_devices;
@@ -29,16 +29,15 @@ static uint32_t chosen(const struct overview *overview)
 static int fetch(struct cli *cli, struct overview *ret_overview)
 {
     _cleanup_(cli_close) struct gpupipe *gpupipe = NULL;
-    struct failure failure;
-    int rc = cli_connect(cli, &ret_overview->search, &gpupipe);
+    int rc = cli_connect(cli, &gpupipe);
 
     if (rc != CLI_OK) {
         return rc;
     }
-    if (gpupipe_stats(gpupipe, &ret_overview->stats, &failure) < 0 ||
-        gpupipe_device_list(gpupipe, &ret_overview->devices, &ret_overview->n_devices, &failure) <
-            0) {
-        return cli_failure(gpupipe, &failure);
+    ret_overview->search = *call_search(gpupipe);
+    if (call_stats(gpupipe, &ret_overview->stats) < 0 ||
+        call_device_list(gpupipe, &ret_overview->devices, &ret_overview->n_devices) < 0) {
+        return cli_failure(gpupipe_last_error(gpupipe));
     }
     return CLI_OK;
 }

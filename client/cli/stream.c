@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes of all slots together, as long as two of them fit: half of what the program may use. */
@@ -29,9 +30,10 @@
 #define SLOTS_MAX  8u
 #define SLOT_ALIGN 4096u
 
+/* The buffers of one push, whose tag is the slot's index. */
 struct slot {
-    struct gpupipe_push push;
     bool is_free;
+    uint64_t n_records;
     uint8_t *in[LIMIT_IN];
     size_t filled[LIMIT_IN];
     uint8_t *out[LIMIT_OUT];
@@ -73,7 +75,7 @@ static uint64_t round_to_page(uint64_t size)
 
 static bool create_slot(const struct stream *stream, struct slot *slot)
 {
-    const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
+    const struct msg_job_opened *shape = call_job_shape(stream->job);
 
     slot->is_free = true;
     for (uint32_t i = 0; i < shape->n_in; i++) {
@@ -95,7 +97,7 @@ static bool create_slot(const struct stream *stream, struct slot *slot)
 
 static uint64_t slot_size(const struct stream *stream)
 {
-    const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
+    const struct msg_job_opened *shape = call_job_shape(stream->job);
     uint64_t size = 0;
 
     for (uint32_t i = 0; i < shape->n_in; i++) {
@@ -109,7 +111,7 @@ static uint64_t slot_size(const struct stream *stream)
 
 static int check_record(const struct stream *stream)
 {
-    const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
+    const struct msg_job_opened *shape = call_job_shape(stream->job);
     uint32_t record_size = largest_record(shape, is_map(stream));
 
     if (record_size > shape->max_push) {
@@ -123,7 +125,7 @@ static int check_record(const struct stream *stream)
 
 static int create_slots(struct stream *stream)
 {
-    const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
+    const struct msg_job_opened *shape = call_job_shape(stream->job);
     uint64_t n_fitting = MAX(MEMORY_MAX / slot_size(stream), 2u);
     /* One more than the window, so that it is filled while the others are under way. */
     uint64_t n_slots = MIN((uint64_t)shape->credit + 1, n_fitting);
@@ -177,7 +179,7 @@ static struct slot *take_free_slot(struct stream *stream)
 
 static size_t wanted_size(const struct stream *stream, uint32_t input)
 {
-    return stream->push_records * gpupipe_job_shape(stream->job)->in_size[input];
+    return stream->push_records * call_job_shape(stream->job)->in_size[input];
 }
 
 static bool is_input_ready(const struct stream *stream, const struct slot *slot, uint32_t input)
@@ -214,7 +216,7 @@ static int fill_slot(struct stream *stream, struct slot *slot, uint32_t readable
 /* How many records lie in a slot that is ready: as many in each input, or it is an error. */
 static int count_records(const struct stream *stream, const struct slot *slot, uint64_t *ret_n)
 {
-    const uint32_t *record_sizes = gpupipe_job_shape(stream->job)->in_size;
+    const uint32_t *record_sizes = call_job_shape(stream->job)->in_size;
     uint64_t n_records = div_round_up(slot->filled[0], record_sizes[0]);
 
     for (uint32_t i = 0; i < stream->op->n_in; i++) {
@@ -231,52 +233,60 @@ static int count_records(const struct stream *stream, const struct slot *slot, u
 
 /* ---- pushing ------------------------------------------------------------------------------- */
 
-static int report(const struct stream *stream, const struct failure *failure)
+static int report(const struct stream *stream, const struct gpupipe_error *error)
 {
     int rc;
 
     progress_finish(stream->progress);
-    rc = cli_failure(stream->gpupipe, failure);
+    rc = cli_failure(error);
     /* A daemon that takes no more of an open job is about to go away. */
     return rc == CLI_BUSY ? CLI_UNREACHABLE : rc;
 }
 
-static int end_job(struct stream *stream)
+static int report_last(const struct stream *stream)
 {
-    struct failure failure;
-
-    stream->is_at_end = true;
-    if (gpupipe_job_end(stream->job, &failure) < 0) {
-        return report(stream, &failure);
-    }
-    return CLI_OK;
+    return report(stream, gpupipe_last_error(stream->gpupipe));
 }
 
-static int push_slot(struct stream *stream, struct slot *slot, uint64_t n_records)
+static int end_job(struct stream *stream)
 {
-    const struct msg_job_opened *shape = gpupipe_job_shape(stream->job);
-    struct gpupipe_push *push = &slot->push;
-    struct failure failure;
+    stream->is_at_end = true;
+    return gpupipe_job_end(stream->job) < 0 ? report_last(stream) : CLI_OK;
+}
 
-    memset(push, 0, sizeof(*push));
-    push->n_records = n_records;
+/* *ret_is_taken is false where the window is full. */
+static int push_slot(struct stream *stream, struct slot *slot, uint64_t n_records,
+                     bool *ret_is_taken)
+{
+    const struct msg_job_opened *shape = call_job_shape(stream->job);
+    struct gpupipe_desc desc;
+    int rc;
+
+    GPUPIPE_INIT(&desc);
+    desc.job = stream->job;
+    desc.tag = (uint64_t)(slot - stream->slots);
+    desc.n_records = slot->n_records = n_records;
+    desc.n_in = shape->n_in;
     for (uint32_t i = 0; i < shape->n_in; i++) {
-        push->in[i] = (struct gpupipe_span){.data = slot->in[i], .size = slot->filled[i]};
+        desc.in[i] = (struct gpupipe_span){.data = slot->in[i], .size = slot->filled[i]};
     }
-    for (uint32_t i = 0; is_map(stream) && i < shape->n_out; i++) {
-        push->out[i] = (struct gpupipe_room){
+    desc.n_out = is_map(stream) ? shape->n_out : 0;
+    for (uint32_t i = 0; i < desc.n_out; i++) {
+        desc.out[i] = (struct gpupipe_room){
             .data = slot->out[i],
             .size = n_records * shape->out_size[i],
         };
     }
-    if (gpupipe_job_push(stream->job, push, &failure) < 0) {
-        return report(stream, &failure);
+    rc = gpupipe_submit(stream->gpupipe, &desc, 1);
+    if (rc < 0) {
+        return report_last(stream);
     }
+    *ret_is_taken = rc == 1;
     return CLI_OK;
 }
 
 /* Send the slot that is ready, or find that the inputs have ended. */
-static int send_slot(struct stream *stream)
+static int send_slot(struct stream *stream, bool *ret_is_taken)
 {
     struct slot *slot = stream->filling;
     uint64_t n_records = 0;
@@ -285,20 +295,25 @@ static int send_slot(struct stream *stream)
     if (rc != CLI_OK) {
         return rc;
     }
-    stream->filling = NULL;
-    if (n_records == 0) {
+    if (n_records > 0) {
+        rc = push_slot(stream, slot, n_records, ret_is_taken);
+    } else {
         slot->is_free = true;
-        return end_job(stream);
+        rc = end_job(stream);
     }
-    return push_slot(stream, slot, n_records);
+    if (*ret_is_taken) {
+        stream->filling = NULL;
+    }
+    return rc;
 }
 
 /* Read and push as much as can be now.  *ret_wants_input: a pipe has to be waited for. */
 static int feed(struct stream *stream, uint32_t readable, bool *ret_wants_input)
 {
+    bool is_taken = true;
     int rc = CLI_OK;
 
-    while (rc == CLI_OK && !stream->is_at_end && !interrupt_came()) {
+    while (rc == CLI_OK && is_taken && !stream->is_at_end && !interrupt_came()) {
         if (stream->filling == NULL) {
             stream->filling = take_free_slot(stream);
         }
@@ -312,10 +327,7 @@ static int feed(struct stream *stream, uint32_t readable, bool *ret_wants_input)
             break;
         }
         if (rc == CLI_OK) {
-            if (!gpupipe_job_can_push(stream->job)) {
-                break;
-            }
-            rc = send_slot(stream);
+            rc = send_slot(stream, &is_taken);
         }
     }
     return rc;
@@ -325,7 +337,7 @@ static int feed(struct stream *stream, uint32_t readable, bool *ret_wants_input)
 
 static int write_output(struct stream *stream, uint32_t output, const void *bytes, uint64_t size)
 {
-    uint32_t record_size = gpupipe_job_shape(stream->job)->out_size[output];
+    uint32_t record_size = call_job_shape(stream->job)->out_size[output];
 
     stream->out_size += size;
     if (stream->is_text) {
@@ -335,7 +347,7 @@ static int write_output(struct stream *stream, uint32_t output, const void *byte
     return output_write(&stream->outputs[output], bytes, size);
 }
 
-static void add_timing(struct msg_timing *sum, const struct msg_timing *timing)
+static void add_timing(struct gpupipe_timing *sum, const struct gpupipe_timing *timing)
 {
     sum->queue_ns += timing->queue_ns;
     sum->in_ns += timing->in_ns;
@@ -343,32 +355,37 @@ static void add_timing(struct msg_timing *sum, const struct msg_timing *timing)
     sum->out_ns += timing->out_ns;
 }
 
-static void count_push(struct stream *stream, const struct gpupipe_push *push)
+static void count_push(struct stream *stream, const struct slot *slot,
+                       const struct gpupipe_completion *completion)
 {
-    struct msg_timing sum = stream->by.timing;
-
-    add_timing(&sum, &push->answer.by.timing);
-    stream->by = push->answer.by;
-    stream->by.timing = sum;
+    snprintf(stream->backend, sizeof(stream->backend), "%s", completion->backend);
+    snprintf(stream->device, sizeof(stream->device), "%s", completion->device);
+    snprintf(stream->path, sizeof(stream->path), "%s", completion->path);
+    if (completion->timing != NULL) {
+        add_timing(&stream->timing, completion->timing);
+    }
     stream->n_pushes++;
-    stream->n_records += push->n_records;
+    stream->n_records += slot->n_records;
     for (uint32_t i = 0; i < stream->op->n_in; i++) {
-        stream->in_size += push->in[i].size;
+        stream->in_size += slot->filled[i];
     }
 }
 
-static int write_push(struct stream *stream, const struct gpupipe_push *push)
+static int write_push(struct stream *stream, const struct slot *slot,
+                      const struct gpupipe_completion *completion)
 {
     int rc = CLI_OK;
 
     for (uint32_t i = 0; i < stream->op->n_out && rc == CLI_OK; i++) {
-        if (push->out_size[i] != push->out[i].size) {
+        uint64_t size = slot->n_records * call_job_shape(stream->job)->out_size[i];
+
+        if (completion->out_size[i] != size) {
             cli_error("the daemon sent %" PRIu64 " bytes of output %s where %" PRIu64
                       " were expected",
-                      push->out_size[i], stream->op->out[i].name, push->out[i].size);
+                      completion->out_size[i], stream->op->out[i].name, size);
             return CLI_FAILED;
         }
-        rc = write_output(stream, i, push->out[i].data, push->out_size[i]);
+        rc = write_output(stream, i, slot->out[i], size);
     }
     return rc;
 }
@@ -376,16 +393,19 @@ static int write_push(struct stream *stream, const struct gpupipe_push *push)
 /* Take back what has come back.  The push that failed first comes first. */
 static int reap(struct stream *stream)
 {
-    struct gpupipe_push *push;
+    struct gpupipe_completion completion;
     int rc = CLI_OK;
 
-    while (rc == CLI_OK && (push = gpupipe_job_reap(stream->job)) != NULL) {
-        CONTAINER_OF(push, struct slot, push)->is_free = true;
-        if (push->answer.has_failure) {
-            return report(stream, &push->answer.failure);
+    GPUPIPE_INIT(&completion);
+    while (rc == CLI_OK && gpupipe_reap(stream->gpupipe, &completion, 1) == 1) {
+        struct slot *slot = &stream->slots[completion.tag];
+
+        slot->is_free = true;
+        if (completion.error != NULL) {
+            return report(stream, completion.error);
         }
-        count_push(stream, push);
-        rc = is_map(stream) ? write_push(stream, push) : CLI_OK;
+        count_push(stream, slot, &completion);
+        rc = is_map(stream) ? write_push(stream, slot, &completion) : CLI_OK;
         progress_update(stream->progress, stream->in_size);
     }
     return rc;
@@ -401,33 +421,30 @@ static bool is_all_back(const struct stream *stream)
     return true;
 }
 
-static int write_reduced(struct stream *stream)
+static int write_reduced(struct stream *stream, const struct gpupipe_outcome *outcome)
 {
     int rc = CLI_OK;
 
     for (uint32_t i = 0; i < stream->op->n_out && rc == CLI_OK; i++) {
-        uint64_t size = 0;
-        const void *bytes = gpupipe_job_result(stream->job, i, &size);
-
-        if (bytes == NULL) {
+        if (outcome->out[i].data == NULL) {
             cli_error("the daemon sent no output %s", stream->op->out[i].name);
             return CLI_FAILED;
         }
-        rc = write_output(stream, i, bytes, size);
+        rc = write_output(stream, i, outcome->out[i].data, outcome->out[i].size);
     }
     return rc;
 }
 
-static int judge_end(struct stream *stream, const struct msg_job_done *done)
+static int judge_end(struct stream *stream, const struct gpupipe_outcome *outcome)
 {
-    if (done->has_failure) {
-        return report(stream, &done->failure);
+    if (outcome->error != NULL) {
+        return report(stream, outcome->error);
     }
-    if (done->state != JOB_DONE || !stream->is_at_end) {
-        cli_error("the job was %s", job_state_names[done->state]);
-        return done->state == JOB_EXPIRED ? CLI_DEADLINE : CLI_FAILED;
+    if (!stream->is_at_end) {
+        cli_error("the job ended before its input");
+        return CLI_FAILED;
     }
-    return is_map(stream) ? CLI_OK : write_reduced(stream);
+    return is_map(stream) ? CLI_OK : write_reduced(stream, outcome);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */
@@ -459,26 +476,27 @@ static uint32_t wait_for_anything(const struct stream *stream, bool wants_input)
 
 int stream_run(struct stream *stream)
 {
+    struct gpupipe_outcome outcome;
     bool wants_input = false;
     uint32_t readable = 0;
-    struct failure failure;
     int rc;
 
+    GPUPIPE_INIT(&outcome);
     stream->push_records =
-        stream_push_records(gpupipe_job_shape(stream->job), is_map(stream), stream->chunk_size);
+        stream_push_records(call_job_shape(stream->job), is_map(stream), stream->chunk_size);
     rc = check_record(stream);
     if (rc == CLI_OK) {
         rc = create_slots(stream);
     }
     while (rc == CLI_OK) {
-        const struct msg_job_done *done = gpupipe_job_done(stream->job);
+        bool is_over = gpupipe_job_result(stream->job, &outcome) == 1;
 
         rc = reap(stream);
-        if (rc == CLI_OK && done != NULL && is_all_back(stream)) {
-            return judge_end(stream, done);
+        if (rc == CLI_OK && is_over && is_all_back(stream)) {
+            return judge_end(stream, &outcome);
         }
         wants_input = false;
-        if (rc == CLI_OK && done == NULL) {
+        if (rc == CLI_OK && !is_over) {
             rc = feed(stream, readable, &wants_input);
         }
         if (rc == CLI_OK && interrupt_came()) {
@@ -487,7 +505,7 @@ int stream_run(struct stream *stream)
         if (rc == CLI_OK) {
             /* Whatever this loses, ends or brings back is seen on the next round. */
             readable = wait_for_anything(stream, wants_input);
-            (void)gpupipe_dispatch(stream->gpupipe, 0, &failure);
+            (void)gpupipe_dispatch(stream->gpupipe, 0);
         }
     }
     return rc;

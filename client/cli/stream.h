@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "client/calls.h"
 #include "client/cli/input.h"
 #include "client/cli/output.h"
 #include "client/cli/progress.h"
@@ -29,7 +30,10 @@ struct stream {
     uint64_t n_pushes;
     uint64_t in_size;
     uint64_t out_size;
-    struct msg_done_by by; /* the last push's, but timing is the sum; backend "" = no push */
+    char backend[16]; /* of the last push, as device and path */
+    char device[MSG_DEVICES_SIZE];
+    char path[16];
+    struct gpupipe_timing timing; /* the sum */
 
     /* The stream's own. */
     uint64_t push_records;

@@ -113,6 +113,9 @@ ROUND_TRIP(const_drop, msg_const, params, codec_unpack_const_drop,
 ROUND_TRIP(job_list, msg_job_list, params, codec_unpack_job_list,
            codec_pack_job_list(packer, 1, msg), 0)
 
+ROUND_TRIP(subscribe, msg_subscribe, params, codec_unpack_subscribe,
+           codec_pack_subscribe(packer, 1, msg), 0)
+
 ROUND_TRIP(hello_result, msg_hello_result, result, codec_unpack_hello_result,
            codec_pack_hello_result(packer, 1, msg), 0)
 ROUND_TRIP(run_result, msg_answer, result, codec_unpack_run_result,
@@ -131,6 +134,7 @@ ROUND_TRIP(job_result, msg_answer, params, codec_unpack_job_result,
            codec_pack_job_result(packer, msg, true), msg->has_failure ? 0 : msg->n_out)
 ROUND_TRIP(job_done, msg_job_done, params, codec_unpack_job_done,
            codec_pack_job_done(packer, msg, true), msg->has_failure ? 0 : msg->n_out)
+ROUND_TRIP(event, msg_event, params, codec_unpack_event, codec_pack_event(packer, msg), 0)
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
@@ -233,7 +237,7 @@ static void serve(const struct rpc_message *message)
         [METHOD_JOB_CLOSE] = job_close, [METHOD_JOB_CANCEL] = job_cancel,
         [METHOD_JOB_LIST] = job_list,   [METHOD_STATS] = nothing,
         [METHOD_CONST_PUT] = const_put, [METHOD_CONST_DROP] = const_drop,
-        [METHOD_DEVICE_LIST] = nothing,
+        [METHOD_DEVICE_LIST] = nothing, [METHOD_EVENTS_SUBSCRIBE] = subscribe,
     };
 
     if (message->type == RPC_REQUEST && message->method != METHOD_COUNT) {
@@ -251,6 +255,7 @@ static void receive(const struct rpc_message *message)
     if (message->type == RPC_NOTIFICATION) {
         job_result(message);
         job_done(message);
+        event(message);
     }
     if (message->type == RPC_RESPONSE) {
         for (size_t i = 0; i < ARRAY_SIZE(results); i++) {

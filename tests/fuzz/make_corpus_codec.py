@@ -46,6 +46,7 @@ def requests():
         "job.close": [[1]],
         "job.cancel": [[2**53 - 1]],
         "job.list": [[], [{"all": True}], [{"all": False}]],
+        "events.subscribe": [[[]], [["device", "drain"]]],
         "const.put": [[{}, [b"abc"]], [NIL, []]],
         "const.drop": [[7]],
         "stats": [[]],
@@ -71,6 +72,7 @@ def requests():
         "job.push": [[1], [NIL, 0], [-1, 0], [2**53, 0], ["1", 0], [1, 0, {"out": []}]],
         "job.close": [[1.0], [NIL]],
         "job.list": [[{"all": 1}]],
+        "events.subscribe": [[], [NIL], [["job"]], [["drain"] * 3], [[1]]],
         "const.put": [[{}], [{"device": 1}, [b"a"]], [{}, [b"a", b"b"]], [{}, 5]],
         "const.drop": [[NIL], [-1], ["1"]],
         "no.such.method": [[1, [2], {"three": 3}]],
@@ -137,6 +139,7 @@ def responses():
     for number, result in enumerate(bad):
         yield f"bad-result-{number}", pack([1, 7, NIL, result])
     errors = ["RANGE: too much", "NEW: later", "", ["SEQ", "why", {"field": "seq", "retry_ms": 9}],
+              ["QUOTA", "why", {"limit": "jobs", "used": 64, "max": 64}],
               ["NEW", "why"], ["SEQ", 5, 6], [], {}]
     for number, error in enumerate(errors):
         yield f"error-{number}", pack([1, 7, error, NIL])
@@ -146,6 +149,10 @@ def responses():
         yield f"job-result-{number}", pack([2, "job.result", [1, 2, result]])
         done = dict(end, state="done", pushes=3, n=9)
         yield f"job-done-{number}", pack([2, "job.done", [1, done]])
+    events = [["device", {"device": "cuda1", "state": "restarting", "reason": "lost", "lost": 3}],
+              ["drain", {}], ["rain", {}], ["device", {"lost": -1}]]
+    for number, event in enumerate(events):
+        yield f"event-{number}", pack([2, "event", event])
 
 
 def envelopes():

@@ -46,6 +46,11 @@ static const struct bad_request requests[] = {
     {"op.list", "[{name: 5}]", "INVALID_PARAM", "name"},
     {"op.list", "[{name: 'nope'}]", "UNKNOWN_OP", "nope"},
     {"job.list", "[{all: 'yes'}]", "INVALID_PARAM", "all"},
+    {"events.subscribe", "[]", "INVALID_PARAM", "events.subscribe"},
+    {"events.subscribe", "[nil]", "INVALID_PARAM", "kinds"},
+    {"events.subscribe", "['drain']", "INVALID_PARAM", "kinds"},
+    {"events.subscribe", "[[1]]", "INVALID_PARAM", "kinds"},
+    {"events.subscribe", "[['rain']]", "RANGE", "drain"},
 
     /* the op and its parameters */
     {"run", "['nope', {}, {}, [<4>]]", "UNKNOWN_OP", "nope"},
@@ -71,7 +76,7 @@ static const struct bad_request requests[] = {
     {"job.open", "['sha256', {blocks: 1}]", "INVALID_PARAM", "blocks"},
 
     /* options */
-    {"run", "['copy', {}, [], [<4>]]", "INVALID_PARAM", "options"},
+    {"run", "['copy', {}, [5], [<4>]]", "INVALID_PARAM", "options"},
     {"run", "['copy', {}, {speed: 9}, [<4>]]", "INVALID_PARAM", "speed"},
     {"run", "['copy', {}, {priority: 'highest'}, [<4>]]", "RANGE", "priority"},
     {"run", "['copy', {}, {priority: 0}, [<4>]]", "INVALID_PARAM", "priority"},
@@ -89,7 +94,9 @@ static const struct bad_request requests[] = {
     {"job.open", "['copy', {}, {max_push: 1}]", "RANGE", "max_push"},
     {"job.open", "['copy', {}, {max_push: 16777217}]", "RANGE", "max_push"},
     {"job.open", "['copy', {}, {ordered: 'no'}]", "INVALID_PARAM", "ordered"},
-    {"job.open", "[['copy', 'copy']]", "INVALID_PARAM", ""},
+    {"job.open", "[['copy', 'copy']]", "INVALID_PARAM", "one op after the other"},
+    {"job.open", "[[['copy', {}], ['sha256', {}]]]", "INVALID_PARAM", "one op after the other"},
+    {"run", "[[['copy', {}]], {}, {}, [<4>]]", "INVALID_PARAM", "one op after the other"},
 
     /* payloads */
     {"run", "['saxpy', {a: 1}, {}, [<4>]]", "INVALID_PARAM", "2"},
@@ -285,6 +292,66 @@ static void test_a_head_over_the_limit(void)
     check_one_error_then_eof(wire, 1, "TOO_BIG");
 }
 
+/* However deep, for a constant piece of stack. */
+static void test_four_thousand_levels(void)
+{
+    static const unsigned char openings[] = {0x91, 0x81, 0x9f, 0xdc};
+    struct harness *daemon = harness_start();
+
+    for (unsigned i = 0; i < sizeof(openings); i++) {
+        struct wire *wire = wire_connect(harness_socket(daemon));
+        char bytes[4009] = "\x94\x00\x01\xa4ping";
+
+        memset(bytes + 8, openings[i], sizeof(bytes) - 8);
+        wire_send_bytes(wire, bytes, sizeof(bytes));
+        check_one_error_then_eof(wire, 1, "PROTO");
+    }
+}
+
+/* Each number at each of its ends, and beyond: no sum and no product of them overflows. */
+static void test_numbers_at_their_ends(void)
+{
+    static const uint64_t ends[] = {0,
+                                    1,
+                                    (UINT64_C(1) << 32) - 1,
+                                    UINT64_C(1) << 32,
+                                    (UINT64_C(1) << 53) - 1,
+                                    UINT64_C(1) << 53,
+                                    UINT64_MAX - 1,
+                                    UINT64_MAX};
+    enum { N = sizeof(ends) / sizeof(ends[0]) };
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    uint64_t job = (uint64_t)wire_number(wire_call(wire, "job.open", "['copy']"), "job");
+    unsigned n_accepted = 0;
+
+    for (unsigned i = 0; i < N * N * N; i++) {
+        uint64_t id = i / N / N == 1 ? job : ends[i / N / N];
+        uint64_t seq = ends[i / N % N], n = ends[i % N];
+        bool is_right = id == job && seq == n_accepted && n == 1;
+        struct wire_error error = wire_error(
+            wire_find(wire_response(wire, wire_send(wire, "job.push", "[%lu, %lu, {n: %lu}, [<1>]]",
+                                                    id, seq, n)),
+                      "2"));
+
+        CHECK_EQ(error.name[0] == '\0', is_right);
+        n_accepted += is_right;
+    }
+    CHECK_EQ(n_accepted, 2); /* seq 0 and 1 */
+    for (unsigned i = 0; i < N * N; i++) {
+        uint64_t window = ends[i / N], max_push = ends[i % N];
+        struct wire_error error = wire_error(
+            wire_find(wire_response(wire, wire_send(wire, "job.open",
+                                                    "['copy', {size: %lu}, {max_push: %lu, "
+                                                    "window: 1}]",
+                                                    window, max_push)),
+                      "2"));
+
+        CHECK_STR(error.name, "RANGE"); /* none of these sizes is one */
+    }
+    wire_check_works(wire);
+}
+
 static void test_declared_sizes_cost_no_memory(void)
 {
     struct harness *daemon = harness_start();
@@ -369,6 +436,7 @@ static void test_a_good_conversation_with_a_few_wrong_bytes(void)
 
 CHECK_MAIN(CHECK_TEST(test_bad_requests), CHECK_TEST(test_broken_bytes),
            CHECK_TEST(test_a_good_request_before_the_bad_one_is_answered),
-           CHECK_TEST(test_a_head_over_the_limit), CHECK_TEST(test_declared_sizes_cost_no_memory),
+           CHECK_TEST(test_a_head_over_the_limit), CHECK_TEST(test_four_thousand_levels),
+           CHECK_TEST(test_numbers_at_their_ends), CHECK_TEST(test_declared_sizes_cost_no_memory),
            CHECK_TEST(test_random_bytes),
            CHECK_TEST(test_a_good_conversation_with_a_few_wrong_bytes))

@@ -389,6 +389,69 @@ static void test_workers_die_beside_one_that_does_not(void)
     wire_check_works(wild);
 }
 
+/* One device stands still: what another has done need not wait for it, unless order was asked for.
+ */
+static void check_overtaking(bool is_ordered)
+{
+    enum { N = 8, SIZE = 50000 };
+    struct harness *daemon = start_with_cpus();
+    struct wire *wire = connect_to_all(daemon, 3);
+    const uint8_t *bytes = random_new(N * SIZE);
+    unsigned n_results[N] = {0}, first = N;
+    const msgpack_object *opened, *done;
+    pid_t stopped = worker_of(daemon, 0);
+    uint64_t job;
+
+    opened = wire_call(wire, "job.open",
+                       is_ordered ? "['copy', {}, {window: 8, max_push: 65536}]"
+                                  : "['copy', {}, {window: 8, max_push: 65536, ordered: false}]");
+    job = (uint64_t)wire_number(opened, "job");
+    CHECK_EQ(wire_number(opened, "credit"), N);
+    harness_pause(stopped);
+    for (uint64_t seq = 0; seq < N; seq++) {
+        wire_call(wire, "job.push", "[%lu, %lu, {}, [%b]]", job, seq, bytes + seq * SIZE,
+                  (size_t)SIZE);
+    }
+    wire_call(wire, "job.close", "[%lu]", job);
+    if (is_ordered) {
+        HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "chunks_in_flight") <= N / 2);
+        CHECK_EQ(wire_held(wire), 0);
+        kill(stopped, SIGCONT);
+    }
+    for (unsigned i = 0; i < N; i++) {
+        const msgpack_object *params = wire_notification(wire, "job.result");
+        unsigned seq = (unsigned)wire_number(params, "1");
+
+        CHECK_LT(seq, N);
+        CHECK(!is_ordered || seq == i);
+        CHECK_MEM(wire_output(wire_find(params, "2"), SIZE), bytes + seq * SIZE, SIZE);
+        first = i == 0 ? seq : first;
+        n_results[seq]++;
+        if (i == 0) {
+            kill(stopped, SIGCONT);
+        }
+    }
+    CHECK_EQ(first == 0, is_ordered);
+    for (unsigned seq = 0; seq < N; seq++) {
+        CHECK_EQ(n_results[seq], 1);
+    }
+    done = wire_notification(wire, "job.done");
+    CHECK_STR(wire_text(done, "1.state"), "done");
+    CHECK_EQ(wire_number(done, "1.pushes"), N);
+    wire_call(wire, "ping", "[]");
+    CHECK_EQ(wire_held(wire), 0);
+}
+
+static void test_unordered_answers_overtake(void)
+{
+    check_overtaking(false);
+}
+
+static void test_ordered_answers_wait(void)
+{
+    check_overtaking(true);
+}
+
 CHECK_MAIN(CHECK_TEST(test_all_that_the_first_worker_sees),
            CHECK_TEST(test_only_those_that_are_named), CHECK_TEST(test_more_than_there_may_be),
            CHECK_TEST(test_one_device_by_two_names), CHECK_TEST(test_chunks_go_to_the_least_loaded),
@@ -398,4 +461,5 @@ CHECK_MAIN(CHECK_TEST(test_all_that_the_first_worker_sees),
            CHECK_TEST(test_a_loss_is_that_devices_alone),
            CHECK_TEST(test_a_worker_that_finds_another_device),
            CHECK_TEST(test_the_result_of_several_is_the_result),
-           CHECK_TEST(test_workers_die_beside_one_that_does_not))
+           CHECK_TEST(test_workers_die_beside_one_that_does_not),
+           CHECK_TEST(test_unordered_answers_overtake), CHECK_TEST(test_ordered_answers_wait))

@@ -66,6 +66,52 @@ static void test_errors_come_plain_or_structured(void)
     CHECK_STR(wire_error(error).field, "b");
 }
 
+/* The details of this error: a limit that hello knows, by the number that hello tells. */
+static void check_limit(struct wire *wire, const msgpack_object *response, const char *limit)
+{
+    const msgpack_object *details = wire_find(wire_find(response, "2"), "2");
+
+    CHECK_STR(wire_text(details, "limit"), limit);
+    CHECK_GE(wire_number(details, "used"), wire_number(details, "max"));
+    CHECK_EQ(wire_number(details, "max"),
+             wire_number(wire_find(wire_call(wire, "hello", "[]"), "limits"), limit));
+}
+
+static void test_errors_name_their_limit(void)
+{
+    static const struct {
+        const char *limit, *method, *params;
+    } cases[] = {
+        {"string", "ping", "[\"1025\"]"},
+        {"frame", "run", "['copy', {}, {}, [<67174400>]]"},
+        {"depth", "ping", "[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]"},
+    };
+    struct harness *daemon = harness_start();
+    struct wire *other = wire_connect(harness_socket(daemon));
+    struct wire *wire = NULL;
+    uint64_t job;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        wire = wire_connect(harness_socket(daemon));
+        wire_call(wire, "hello", "[{errors: 'structured'}]");
+        check_limit(other, wire_response(wire, wire_send(wire, cases[i].method, cases[i].params)),
+                    cases[i].limit);
+    }
+    wire = wire_connect(harness_socket(daemon));
+    wire_call(wire, "hello", "[{errors: 'structured'}]");
+    job = (uint64_t)wire_number(
+        wire_call(wire, "job.open", "['copy', {}, {window: 1, max_push: 65536}]"), "job");
+    const msgpack_object *details = wire_find(
+        wire_response(wire, wire_send(wire, "job.push", "[%lu, 0, {}, [<65537>]]", job)), "2.2");
+    CHECK_STR(wire_text(details, "limit"), "max_push");
+    CHECK_EQ(wire_number(details, "used"), 65537);
+    CHECK_EQ(wire_number(details, "max"), 65536);
+    for (unsigned i = 1; i < LIMIT_JOBS; i++) {
+        wire_call(wire, "job.open", "['copy', {}, {window: 1, max_push: 65536}]");
+    }
+    check_limit(other, wire_response(wire, wire_send(wire, "job.open", "['copy']")), "jobs");
+}
+
 /* Every array of an op has a name and a dtype, every parameter a type and what it may be. */
 static void check_op(const msgpack_object *op)
 {
@@ -204,7 +250,8 @@ static void test_notifications_from_clients_are_ignored(void)
 CHECK_MAIN(CHECK_TEST(test_hello_is_optional), CHECK_TEST(test_hello_tells_every_limit),
            CHECK_TEST(test_epoch_differs_between_two_daemons),
            CHECK_TEST(test_errors_come_plain_or_structured),
-           CHECK_TEST(test_op_list_describes_every_op), CHECK_TEST(test_op_list_of_one_op),
-           CHECK_TEST(test_device_list), CHECK_TEST(test_stats_count_what_happened),
+           CHECK_TEST(test_errors_name_their_limit), CHECK_TEST(test_op_list_describes_every_op),
+           CHECK_TEST(test_op_list_of_one_op), CHECK_TEST(test_device_list),
+           CHECK_TEST(test_stats_count_what_happened),
            CHECK_TEST(test_job_list_shows_own_jobs_or_all),
            CHECK_TEST(test_notifications_from_clients_are_ignored))

@@ -285,7 +285,7 @@ static void test_wrong_uploads(void)
     check_run(wire, &(struct tables[]){put_tables(wire)}[0], 3);
 }
 
-/* They take no more than half of what is free, so that others still find room. */
+/* They count in their user's share of the pool, so that others still find room. */
 static void test_room_for_constants(void)
 {
     struct harness *daemon = start();
@@ -294,8 +294,8 @@ static void test_room_for_constants(void)
         (uint64_t)wire_number(wire_call(wire, "const.put", "[{}, [<16777216>]]"), "const");
 
     wire_call(wire, "const.put", "[{}, [<16777216>]]");
-    wire_call(wire, "const.put", "[{}, [<10000000>]]");
-    REFUSED(wire, "BUSY", "", "no room for a constant", "const.put", "[{}, [<9000000>]]");
+    wire_call(wire, "const.put", "[{}, [<5000000>]]");
+    REFUSED(wire, "QUOTA", "", "41943040 bytes of the pool", "const.put", "[{}, [<9000000>]]");
     wire_output(wire_call(wire, "run", "['affine', {}, {}, [<400>]]"), 400);
     wire_call(wire, "const.drop", "[%lu]", first);
     wire_call(wire, "const.put", "[{}, [<9000000>]]");

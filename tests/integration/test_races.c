@@ -19,8 +19,7 @@ static pid_t stop_worker(struct harness *daemon)
 {
     pid_t worker = harness_await_worker(daemon, 0);
 
-    kill(worker, SIGSTOP);
-    HARNESS_WAIT(strstr(harness_proc(worker, "stat"), ") T ") != NULL);
+    harness_pause(worker);
     return worker;
 }
 
@@ -35,13 +34,22 @@ static void await_nothing_left(struct wire *wire)
 
 /* ---- waiting for room ----------------------------------------------------------------------- */
 
-/* Jobs that leave 4 MiB of a pool of 64: they take 32, 16, 8 and 4 MiB.  Their ids. */
+/*
+ * Jobs that leave 4 MiB of the 48 that one user may have of a pool of 64: they take 16, 16, 8 and 4
+ * MiB.  Their ids.
+ */
 static void fill_pool(struct wire *wire, uint64_t ret_jobs[4])
 {
+    static const char *const options[4] = {"window: 2", "window: 2", "window: 1",
+                                           "window: 1, max_push: 2097152"};
+    static const size_t used[4] = {16 * MIB, 32 * MIB, 40 * MIB, 44 * MIB};
+
     for (unsigned i = 0; i < 4; i++) {
-        ret_jobs[i] = (uint64_t)wire_number(
-            wire_call(wire, "job.open", "['copy', {}, {window: 4, max_push: 4194304}]"), "job");
-        CHECK_EQ(stat_of(wire, "pool_used"), (64 - (32 >> i)) * MIB);
+        char params[80];
+
+        snprintf(params, sizeof(params), "['copy', {}, {%s}]", options[i]);
+        ret_jobs[i] = (uint64_t)wire_number(wire_call(wire, "job.open", params), "job");
+        CHECK_EQ(stat_of(wire, "pool_used"), used[i]);
     }
 }
 
@@ -134,8 +142,8 @@ static void test_a_small_run_need_not_wait_for_a_large_one(void)
     end_run(small, small_run, &small_rest, bytes, 3 * MIB);
     CHECK_EQ(stat_of(holder, "pool_waiting"), 1);
     cancel(holder, jobs[0]);
-    end_run(large, large_run, &large_rest, bytes, 16 * MIB);
     cancel(holder, jobs[1]);
+    end_run(large, large_run, &large_rest, bytes, 16 * MIB);
     cancel(holder, jobs[3]);
     await_nothing_left(small);
 }

@@ -243,6 +243,17 @@ static void test_str_payloads_are_as_good_as_bins(void)
     }
 }
 
+static void test_an_empty_array_stands_for_an_empty_map(void)
+{
+    struct wire *wire = wire_connect(harness_socket(harness_start()));
+    const void *bytes = random_new(1000);
+
+    CHECK_MEM(
+        wire_output(wire_call(wire, "run", "['copy', [], [], [%b]]", bytes, (size_t)1000), 1000),
+        bytes, 1000);
+    wire_refused(wire, "INVALID_PARAM", "must be a map", "run", "['copy', [1], [], [<5>]]");
+}
+
 static void test_reply_says_how_it_was_done(void)
 {
     struct harness *daemon = harness_start();
@@ -363,6 +374,7 @@ CHECK_MAIN(CHECK_TEST(test_copy_of_every_size), CHECK_TEST(test_saxpy_of_many_si
            CHECK_TEST(test_runs_that_differ_in_a_word),
            CHECK_TEST(test_tail_error_refuses_and_the_connection_lives),
            CHECK_TEST(test_str_payloads_are_as_good_as_bins),
+           CHECK_TEST(test_an_empty_array_stands_for_an_empty_map),
            CHECK_TEST(test_reply_says_how_it_was_done), CHECK_TEST(test_what_no_device_can_do),
            CHECK_TEST(test_deadline_passed), CHECK_TEST(test_many_runs_in_one_write),
            CHECK_TEST(test_a_request_in_single_bytes),

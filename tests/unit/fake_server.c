@@ -48,7 +48,8 @@ struct server {
     uint32_t n_busy;
     uint64_t n_pushed, n_done, n_records;
     uint8_t fold;
-    bool is_closed, is_over;
+    uint64_t const_id;
+    bool is_closed, is_over, has_refused;
 };
 
 /* ---- sending ------------------------------------------------------------------------------- */
@@ -200,6 +201,10 @@ static void on_push(struct server *server, uint32_t msgid, const struct msg_job_
         return;
     }
     MUST(push->job == JOB);
+    if (server->has_refused && push->seq != server->n_pushed) {
+        send_error(server, msgid, STATUS_SEQ);
+        return;
+    }
     MUST(push->seq == server->n_pushed);
     MUST(push->n_data == MAX(script->n_in, 1u));
     MUST(server->n_held < script->credit);
@@ -207,7 +212,8 @@ static void on_push(struct server *server, uint32_t msgid, const struct msg_job_
     if ((int64_t)push->seq == script->die_seq) {
         _exit(0);
     }
-    if ((int64_t)push->seq == script->refuse_seq) {
+    if ((int64_t)push->seq == script->refuse_seq && !server->has_refused) {
+        server->has_refused = true;
         send_error(server, msgid, STATUS_RANGE);
         return;
     }
@@ -309,11 +315,78 @@ static void on_list(struct server *server, uint32_t msgid)
     flush(server);
 }
 
+static void on_op_list(struct server *server, uint32_t msgid, const struct msg_op_list *list)
+{
+    static const struct manifest_op op = {
+        .name = "fake",
+        .doc = "says \"\\\"",
+        .n_in = 1,
+        .n_out = 1,
+        .in = {{.name = "x", .dtype = DTYPE_U8, .n_dims = 1, .dims = {{.fixed = 4}}}},
+        .out = {{.name = "y", .dtype = DTYPE_F32}},
+        .min_parallel = 1,
+        .tolerance = 0.1,
+    };
+    static const struct manifest_op *const ops[] = {&op, &op};
+
+    if (strcmp(list->name, "none") == 0) {
+        send_error(server, msgid, STATUS_UNKNOWN_OP);
+        return;
+    }
+    codec_pack_op_list_result(&server->packer, msgid, ops, list->name[0] == '\0' ? 2 : 1, "cpu");
+    flush(server);
+}
+
+static void on_run(struct server *server, uint32_t msgid, const struct msg_run *run)
+{
+    const struct fake_script *script = server->script;
+    uint64_t size = server->sizes[0] + (script->oversize_seq == 0 ? script->record_size : 0);
+    struct msg_answer answer = {
+        .n = server->sizes[0] / script->record_size,
+        .by = {.backend = "cpu", .device = "cpu0", .priority = PRIORITY_URGENT, .path = "inline"},
+        .n_out = 1,
+    };
+
+    MUST(run->n_data == MAX(script->n_in, 1u));
+    if (script->refuse_seq == 0) {
+        send_error(server, msgid, STATUS_RANGE);
+        return;
+    }
+    if (script->die_seq == 0) {
+        _exit(0);
+    }
+    MUST(run->options.n_consts <= 1);
+    MUST(run->options.n_consts == 0 || run->options.consts[0] == server->const_id);
+    MUST(strcmp(run->op.name, "fake") == 0 && run->options.priority == PRIORITY_URGENT);
+    server->payloads[0] = realloc(server->payloads[0], size);
+    for (uint64_t i = 0; i < server->sizes[0]; i++) {
+        server->payloads[0][i] ^= FAKE_XOR;
+    }
+    codec_pack_run_result(&server->packer, msgid, &answer);
+    flush(server);
+    send_bin(server, server->payloads[0], size);
+}
+
+static void on_const_put(struct server *server, uint32_t msgid)
+{
+    struct msg_const put = {.id = 0};
+
+    for (uint64_t i = 0; i < server->sizes[0]; i++) {
+        put.id = (put.id * FAKE_CONST + server->payloads[0][i]) % FAKE_CONST_IDS;
+    }
+    server->const_id = put.id;
+    codec_pack_const_result(&server->packer, msgid, &put);
+    flush(server);
+}
+
 static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
 {
     struct server *server = owner;
     struct rpc_message message;
     struct msg_job_push push;
+    struct msg_op_list list;
+    struct msg_const dropped;
+    struct msg_run run;
     struct failure failure;
 
     (void)guard;
@@ -326,6 +399,23 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
     case METHOD_PING:
         codec_pack_nil_result(&server->packer, message.msgid);
         flush(server);
+        break;
+    case METHOD_OP_LIST:
+        MUST(codec_unpack_op_list(&message.params, &list, &failure) == 0);
+        on_op_list(server, message.msgid, &list);
+        break;
+    case METHOD_CONST_PUT:
+        on_const_put(server, message.msgid);
+        break;
+    case METHOD_CONST_DROP:
+        MUST(codec_unpack_const_drop(&message.params, &dropped, &failure) == 0);
+        MUST(dropped.id == server->const_id);
+        codec_pack_empty_result(&server->packer, message.msgid);
+        flush(server);
+        break;
+    case METHOD_RUN:
+        MUST(codec_unpack_run(&message.params, &run, &failure) == 0);
+        on_run(server, message.msgid, &run);
         break;
     case METHOD_JOB_LIST:
         on_list(server, message.msgid);
@@ -359,7 +449,7 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
     (void)prefix;
     (void)size;
     MUST(i < LIMIT_IN && guard->payload_size <= server->script->max_push);
-    server->payloads[i] = realloc(server->payloads[i], guard->payload_size);
+    server->payloads[i] = realloc(server->payloads[i], guard->payload_size + 1);
     server->sizes[i] = guard->payload_size;
     ret_sink->n_pieces = 1;
     ret_sink->pieces[0] =

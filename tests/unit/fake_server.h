@@ -3,6 +3,8 @@
  * a script of oddities says.  One job at a time; the op's output is its input 0, each byte xor
  * FAKE_XOR; a reduce op's output is the xor of all input bytes, at its first byte.
  *
+ * A run is a push of number 0, and must be urgent.
+ *
  * It sends blocking, and reads nothing meanwhile: a client that does not read while it writes would
  * hang, and the test's time limit would tell.
  */
@@ -16,6 +18,10 @@
 
 #define FAKE_XOR 0x5a
 
+/* A constant's id is its bytes as digits of this base, modulo the number of ids.  It knows one. */
+#define FAKE_CONST     31
+#define FAKE_CONST_IDS 1000003
+
 struct fake_script {
     uint32_t record_size; /* of input 0 and output 0 */
     uint32_t n_in;        /* further inputs are only received; 0 means 1 */
@@ -26,7 +32,7 @@ struct fake_script {
 
     uint32_t batch;         /* answer so many pushes together, last first; 0 means 1 */
     bool is_result_first;   /* the result goes before the answer of its job.push */
-    int64_t refuse_seq;     /* answer this job.push with RANGE; -1 none */
+    int64_t refuse_seq;     /* answer the first job.push of this number with RANGE; -1 none */
     int64_t fail_seq;       /* its result is KERNEL_FAULT, and the job failed; -1 none */
     int64_t oversize_seq;   /* its output has a record more than it should; -1 none */
     int64_t die_seq;        /* exit when this push has arrived; -1 none */

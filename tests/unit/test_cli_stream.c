@@ -216,7 +216,6 @@ static void close_all(void *arg)
 static void prepare(enum tail tail, uint64_t chunk_size)
 {
     struct msg_job_open request = {.op.name = "fake"};
-    struct failure failure;
     int fd;
 
     op = (struct manifest_op){.kind = script.is_reduce ? OP_REDUCE : OP_MAP,
@@ -234,8 +233,8 @@ static void prepare(enum tail tail, uint64_t chunk_size)
     progress_init(&progress, false, 0);
     server_pid = fake_server_start(&script, &fd);
     check_at_end(close_all, NULL);
-    CHECK_EQ(gpupipe_open_fd(fd, "test", &gpupipe, &failure), 0);
-    CHECK_EQ(gpupipe_job_open(gpupipe, &request, &stream.job, &failure), 0);
+    CHECK_EQ(call_open_fd(&gpupipe, fd, "test"), 0);
+    CHECK_EQ(call_job_open(&stream.job, gpupipe, &request), 0);
     stream.gpupipe = gpupipe;
     CHECK_EQ(input_open("x", in_folder("x"), &inputs[0]), 0);
     if (op.n_in > 1) {
@@ -279,8 +278,8 @@ static void test_a_file_of_many_pushes(void)
     CHECK_EQ(stream.n_pushes, div_round_up(size / 4, 10007 / 4));
     CHECK_EQ(stream.in_size, size);
     CHECK_EQ(stream.out_size, size);
-    CHECK_STR(stream.by.backend, "cpu");
-    CHECK_EQ(stream.by.timing.out_ns, 4 * stream.n_pushes);
+    CHECK_STR(stream.backend, "cpu");
+    CHECK_EQ(stream.timing.out_ns, 4 * stream.n_pushes);
     CHECK_EQ(n_files(), 2);
 }
 

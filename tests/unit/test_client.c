@@ -1,4 +1,5 @@
 /* The client library against a server that follows a script of oddities. */
+#include "client/calls.h"
 #include "client/gpupipe.h"
 #include "proto/util.h"
 #include "tests/check.h"
@@ -6,6 +7,7 @@
 #include "tests/unit/fake_server.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #define POISON 0xee
@@ -27,13 +29,13 @@ static void end_connection(void *arg)
     }
 }
 
-static int connect_to_script(struct failure *ret_failure)
+static int connect_to_script(void)
 {
     int fd;
 
     server_pid = fake_server_start(&script, &fd);
     check_at_end(end_connection, NULL);
-    return gpupipe_open_fd(fd, "test", &gpupipe, ret_failure);
+    return call_open_fd(&gpupipe, fd, "test");
 }
 
 /* The server must have been content with us. */
@@ -46,13 +48,24 @@ static void check_server(void)
 
 static void open_job(void)
 {
-    struct msg_job_open request = {.op.name = "fake"};
-    struct failure failure;
-
-    if (connect_to_script(&failure) < 0 ||
-        gpupipe_job_open(gpupipe, &request, &job, &failure) < 0) {
-        CHECK_FAIL("cannot open a job: %s", failure.message);
+    if (connect_to_script() < 0 || gpupipe_job_open(&job, gpupipe, "fake", NULL, 0, NULL) < 0) {
+        CHECK_FAIL("cannot open a job: %s", gpupipe_last_error(gpupipe)->message);
     }
+}
+
+static bool is_readable(void)
+{
+    return poll(&(struct pollfd){gpupipe_get_fd(gpupipe), POLLIN, 0}, 1, 0) == 1;
+}
+
+/* The last error of the connection. */
+static void check_error(int rc, int status, const char *text)
+{
+    const struct gpupipe_error *error = gpupipe_last_error(gpupipe);
+
+    CHECK_EQ(rc, status);
+    CHECK_EQ(error->status, status);
+    CHECK_HAS(error->message, text);
 }
 
 /* ---- pushes -------------------------------------------------------------------------------- */
@@ -60,9 +73,12 @@ static void open_job(void)
 #define N_PUSHES 16
 
 struct work {
-    struct gpupipe_push push;
+    struct gpupipe_desc desc;
     uint8_t *in, *out;
     bool is_back;
+    int status;
+    uint64_t n_records, out_size;
+    char message[256];
 };
 
 static struct work works[N_PUSHES];
@@ -86,11 +102,13 @@ static void prepare_work(struct work *work, uint64_t n_records)
     work->out = malloc(size + 1);
     random_bytes(work->in, size);
     memset(work->out, POISON, size + 1);
-    work->push = (struct gpupipe_push){
-        .n_records = n_records,
-        .in = {{.data = work->in, .size = size}},
-        .out = {{.data = work->out, .size = script.is_reduce ? 0 : size}},
-    };
+    GPUPIPE_INIT(&work->desc);
+    work->desc.tag = (uint64_t)(work - works) + 1000;
+    work->desc.n_records = n_records;
+    work->desc.n_in = 1;
+    work->desc.in[0] = (struct gpupipe_span){work->in, size};
+    work->desc.n_out = script.is_reduce ? 0 : 1;
+    work->desc.out[0] = (struct gpupipe_room){work->out, size};
 }
 
 static void prepare_works(uint64_t most_records)
@@ -101,42 +119,86 @@ static void prepare_works(uint64_t most_records)
     }
 }
 
-/* Push as credit allows, reap, end; until the job is over and everything is back. */
-static void run_job(void)
+/* 1: taken, 0: the window is full. */
+static int submit(struct work *work)
 {
-    struct gpupipe_push *push;
-    struct failure failure;
-    int n_pushed = 0, n_back = 0;
+    work->desc.job = job;
+    return gpupipe_submit(gpupipe, &work->desc, 1);
+}
 
-    while (gpupipe_job_done(job) == NULL || n_back < n_pushed) {
-        while (n_pushed < N_PUSHES && gpupipe_job_can_push(job)) {
-            CHECK_EQ(gpupipe_job_push(job, &works[n_pushed].push, &failure), 0);
-            n_pushed++;
-        }
-        if (n_pushed == N_PUSHES) {
-            CHECK_EQ(gpupipe_job_end(job, &failure), 0);
-        }
-        while ((push = gpupipe_job_reap(job)) != NULL) {
-            struct work *work = CONTAINER_OF(push, struct work, push);
+/* Everything that is back; returns how many, or why none can be. */
+static int reap(void)
+{
+    struct gpupipe_completion completions[3];
+    int n_back = 0, n;
+
+    GPUPIPE_INIT(&completions[0]);
+    while ((n = gpupipe_reap(gpupipe, completions, 3)) > 0) {
+        for (int i = 0; i < n; i++) {
+            struct work *work = &works[completions[i].tag - 1000];
 
             CHECK(!work->is_back);
             work->is_back = true;
+            work->status = completions[i].status;
+            work->n_records = completions[i].n_records;
+            work->out_size = completions[i].out_size[0];
+            if (completions[i].error != NULL) {
+                CHECK_EQ(completions[i].error->status, work->status);
+                snprintf(work->message, sizeof(work->message), "%s", completions[i].error->message);
+            } else {
+                CHECK_EQ(work->status, GPUPIPE_OK);
+                CHECK_STR(completions[i].device, "cpu0");
+                CHECK_STR(completions[i].backend, "cpu");
+                CHECK_STR(completions[i].path, "inline");
+                CHECK_EQ(completions[i].priority, GPUPIPE_NORMAL);
+                CHECK_EQ(completions[i].timing->out_ns, 4);
+            }
             n_back++;
         }
-        if (gpupipe_job_done(job) == NULL || n_back < n_pushed) {
-            (void)gpupipe_dispatch(gpupipe, -1, &failure);
-        }
     }
+    return n_back > 0 ? n_back : n;
+}
+
+static bool is_over(struct gpupipe_outcome *ret_outcome)
+{
+    struct gpupipe_outcome outcome;
+    int rc;
+
+    GPUPIPE_INIT(&outcome);
+    rc = gpupipe_job_result(job, &outcome);
+    CHECK_GE(rc, 0);
+    *ret_outcome = outcome;
+    return rc == 1;
+}
+
+/* Submit as the window allows, reap, end; until the job is over and everything is back. */
+static struct gpupipe_outcome run_job(void)
+{
+    struct gpupipe_outcome outcome;
+    int n_submitted = 0, n_back = 0, rc;
+
+    while (!is_over(&outcome) || n_back < n_submitted) {
+        while (n_submitted < N_PUSHES && (rc = submit(&works[n_submitted])) == 1) {
+            n_submitted++;
+        }
+        if (n_submitted == N_PUSHES) {
+            CHECK_EQ(gpupipe_job_end(job), 0);
+        }
+        (void)gpupipe_wait(gpupipe, -1);
+        rc = reap();
+        n_back += MAX(rc, 0);
+    }
+    return outcome;
 }
 
 static void check_output(const struct work *work)
 {
-    uint64_t size = work->push.in[0].size;
+    uint64_t size = work->desc.in[0].size;
 
     CHECK(work->is_back);
-    CHECK(!work->push.answer.has_failure);
-    CHECK_EQ(work->push.answer.n, work->push.n_records);
-    CHECK_EQ(work->push.out_size[0], size);
+    CHECK_EQ(work->status, GPUPIPE_OK);
+    CHECK_EQ(work->n_records, work->desc.n_records);
+    CHECK_EQ(work->out_size, size);
     for (uint64_t i = 0; i < size; i++) {
         CHECK_EQ(work->out[i], work->in[i] ^ FAKE_XOR);
     }
@@ -145,13 +207,14 @@ static void check_output(const struct work *work)
 
 static void check_all_done(void)
 {
-    run_job();
+    struct gpupipe_outcome outcome = run_job();
+
     for (int i = 0; i < N_PUSHES; i++) {
         check_output(&works[i]);
     }
-    CHECK_EQ(gpupipe_job_done(job)->state, JOB_DONE);
-    CHECK_EQ(gpupipe_job_done(job)->pushes, N_PUSHES);
-    CHECK_STR(works[0].push.answer.by.device, "cpu0");
+    CHECK_EQ(outcome.status, GPUPIPE_OK);
+    CHECK(outcome.error == NULL);
+    CHECK_EQ(outcome.n_pushes, N_PUSHES);
     check_server();
 }
 
@@ -162,6 +225,13 @@ static void test_a_stream_of_pushes(void)
     script = (struct fake_script){FAKE_SCRIPT};
     prepare_works(1000);
     open_job();
+    CHECK_EQ(gpupipe_record_size(job, 0, 0), 4);
+    CHECK_EQ(gpupipe_record_size(job, 1, 0), 4);
+    CHECK_EQ(gpupipe_record_size(job, 0, 1), 0);
+    CHECK_EQ(gpupipe_push_records(job), (1 << 20) / 4);
+    CHECK_EQ(gpupipe_push_multiple(job), 1);
+    CHECK_EQ(gpupipe_window(job), 3);
+    CHECK_EQ(gpupipe_job_id(job), 41);
     check_all_done();
 }
 
@@ -199,42 +269,97 @@ static void test_results_before_their_requests_answers(void)
     check_all_done();
 }
 
+static void test_several_pushes_at_once(void)
+{
+    struct gpupipe_desc descs[5];
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    prepare_works(1000);
+    open_job();
+    for (int i = 0; i < 5; i++) {
+        works[i].desc.job = job;
+        descs[i] = works[i].desc;
+    }
+    CHECK_EQ(gpupipe_submit(gpupipe, descs, 0), 0);
+    CHECK_EQ(gpupipe_submit(gpupipe, descs, 5), 3);
+    CHECK_EQ(gpupipe_submit(gpupipe, descs + 3, 2), 0);
+    for (int n_back = 0; n_back < 3; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[0]);
+    check_output(&works[2]);
+    CHECK_EQ(gpupipe_submit(gpupipe, descs + 3, 2), 2);
+    gpupipe_job_free(job);
+    check_server();
+}
+
+static void test_pushes_without_records(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    check_at_end(free_works, NULL);
+    for (int i = 0; i < N_PUSHES; i++) {
+        prepare_work(&works[i], i % 3);
+    }
+    open_job();
+    check_all_done();
+}
+
+/* Two jobs at a server that knows one: what stands behind a full window waits with it. */
+static void test_a_full_window_keeps_the_order(void)
+{
+    struct gpupipe_desc descs[2];
+    struct gpupipe_job *full;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 9};
+    script.credit = 1;
+    prepare_works(10);
+    open_job();
+    full = job;
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(gpupipe_job_open(&job, gpupipe, "fake", NULL, 0, NULL), 0);
+    works[1].desc.job = full;
+    works[2].desc.job = job;
+    descs[0] = works[1].desc;
+    descs[1] = works[2].desc;
+    CHECK_EQ(gpupipe_submit(gpupipe, descs, 2), 0);
+    check_server();
+}
+
 static void test_a_job_without_pushes(void)
 {
-    struct failure failure;
+    struct gpupipe_outcome outcome;
 
     script = (struct fake_script){FAKE_SCRIPT};
+    prepare_works(1);
     open_job();
-    CHECK_EQ(gpupipe_job_end(job, &failure), 0);
-    CHECK(!gpupipe_job_can_push(job));
-    while (gpupipe_job_done(job) == NULL) {
-        CHECK_EQ(gpupipe_dispatch(gpupipe, -1, &failure), 0);
-    }
-    CHECK_EQ(gpupipe_job_done(job)->state, JOB_DONE);
+    CHECK_EQ(gpupipe_job_end(job), 0);
+    check_error(submit(&works[0]), GPUPIPE_ERROR_SEQ, "input has ended");
+    CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    CHECK(is_over(&outcome));
+    CHECK_EQ(outcome.status, GPUPIPE_OK);
+    check_error(submit(&works[0]), GPUPIPE_ERROR_SEQ, "input has ended");
     check_server();
 }
 
 static void test_a_reduction(void)
 {
-    const uint8_t *result;
-    uint64_t size = 0;
+    struct gpupipe_outcome outcome;
     uint8_t fold = 0;
 
     script = (struct fake_script){FAKE_SCRIPT, .is_reduce = true};
     prepare_works(50000);
     open_job();
-    CHECK(gpupipe_job_result(job, 0, &size) == NULL);
-    run_job();
+    CHECK(!is_over(&outcome));
+    outcome = run_job();
     for (int i = 0; i < N_PUSHES; i++) {
-        for (uint64_t k = 0; k < works[i].push.in[0].size; k++) {
+        for (uint64_t k = 0; k < works[i].desc.in[0].size; k++) {
             fold ^= works[i].in[k];
         }
         CHECK_EQ(works[i].out[0], POISON);
     }
-    result = gpupipe_job_result(job, 0, &size);
-    CHECK(result != NULL);
-    CHECK_EQ(size, script.record_size);
-    CHECK_EQ(result[0], fold);
+    CHECK_EQ(outcome.out[0].size, script.record_size);
+    CHECK_EQ(*(const uint8_t *)outcome.out[0].data, fold);
+    CHECK_EQ(outcome.out[1].size, 0);
     check_server();
 }
 
@@ -242,43 +367,56 @@ static void test_a_reduction(void)
 
 static void test_a_push_that_fails(void)
 {
+    struct gpupipe_outcome outcome;
+
     script = (struct fake_script){FAKE_SCRIPT};
     script.fail_seq = 4;
     prepare_works(50000);
     open_job();
-    run_job();
+    outcome = run_job();
     for (int i = 0; i < 4; i++) {
         check_output(&works[i]);
     }
-    CHECK(works[4].push.answer.has_failure);
-    CHECK_EQ(works[4].push.answer.failure.status, STATUS_KERNEL_FAULT);
-    CHECK_EQ(gpupipe_job_done(job)->state, JOB_FAILED);
-    CHECK_EQ(gpupipe_job_done(job)->failure.status, STATUS_KERNEL_FAULT);
-    CHECK(!gpupipe_is_lost(gpupipe));
+    CHECK_EQ(works[4].status, GPUPIPE_ERROR_KERNEL_FAULT);
+    CHECK_STR(works[4].message, "the script says so");
+    CHECK_EQ(outcome.status, GPUPIPE_ERROR_KERNEL_FAULT);
+    CHECK_STR(outcome.error->name, "KERNEL_FAULT");
     /* Pushes that were under way have met NOT_FOUND, and are told why the job had ended. */
     for (int i = 5; i < N_PUSHES; i++) {
-        CHECK(!works[i].is_back || works[i].push.answer.failure.status == STATUS_KERNEL_FAULT);
+        CHECK(!works[i].is_back || works[i].status == GPUPIPE_ERROR_KERNEL_FAULT);
     }
+    works[0].is_back = false;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_KERNEL_FAULT, "the script says so");
+    CHECK_EQ(call_ping(gpupipe), 0);
     check_server();
 }
 
+/* The pushes behind it are refused too, for their numbers, and all of them may come again. */
 static void test_a_push_that_is_refused(void)
 {
-    struct failure failure;
-
     script = (struct fake_script){FAKE_SCRIPT};
-    script.refuse_seq = 0;
+    script.refuse_seq = 1;
     prepare_works(1000);
     open_job();
-    CHECK_EQ(gpupipe_job_push(job, &works[0].push, &failure), 0);
-    while (gpupipe_job_reap(job) == NULL) {
-        CHECK_EQ(gpupipe_dispatch(gpupipe, -1, &failure), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(submit(&works[i]), 1);
     }
-    CHECK(works[0].push.answer.has_failure);
-    CHECK_EQ(works[0].push.answer.failure.status, STATUS_RANGE);
-    CHECK_STR(works[0].push.answer.failure.field, "field");
+    for (int n_back = 0; n_back < 3; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[0]);
+    CHECK_EQ(works[1].status, GPUPIPE_ERROR_RANGE);
+    CHECK_EQ(works[2].status, GPUPIPE_ERROR_SEQ);
+    works[1].is_back = works[2].is_back = false;
+    CHECK_EQ(submit(&works[1]), 1);
+    CHECK_EQ(submit(&works[2]), 1);
+    for (int n_back = 0; n_back < 2; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[1]);
+    check_output(&works[2]);
     gpupipe_job_free(job);
-    CHECK_EQ(gpupipe_ping(gpupipe, &failure), 0);
+    CHECK_EQ(call_ping(gpupipe), 0);
     check_server();
 }
 
@@ -290,9 +428,8 @@ static void test_a_result_larger_than_its_room(void)
     prepare_works(50000);
     open_job();
     run_job();
-    CHECK(works[2].push.answer.has_failure);
-    CHECK_EQ(works[2].push.answer.failure.status, STATUS_INTERNAL);
-    CHECK_EQ(works[2].out[works[2].push.in[0].size], POISON);
+    CHECK_EQ(works[2].status, GPUPIPE_ERROR_INTERNAL);
+    CHECK_EQ(works[2].out[works[2].desc.in[0].size], POISON);
     check_output(&works[1]);
     check_output(&works[3]);
     check_server();
@@ -300,51 +437,35 @@ static void test_a_result_larger_than_its_room(void)
 
 static void test_a_cancelled_job_gives_everything_back(void)
 {
-    struct failure failure;
+    struct gpupipe_outcome outcome;
+    int n_back = 0;
 
     script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
     prepare_works(200000);
     open_job();
-    CHECK_EQ(gpupipe_job_push(job, &works[0].push, &failure), 0);
-    CHECK_EQ(gpupipe_job_push(job, &works[1].push, &failure), 0);
-    CHECK_EQ(gpupipe_job_cancel(job, &failure), 0);
-    CHECK(!gpupipe_job_can_push(job));
-    while (gpupipe_job_done(job) == NULL) {
-        CHECK_EQ(gpupipe_dispatch(gpupipe, -1, &failure), 0);
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(submit(&works[1]), 1);
+    CHECK_EQ(gpupipe_job_cancel(job), 0);
+    CHECK_LT(submit(&works[2]), 0);
+    while (!is_over(&outcome) || n_back < 2) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+        n_back += reap();
     }
-    CHECK_EQ(gpupipe_job_done(job)->state, JOB_CANCELLED);
-    CHECK(gpupipe_job_reap(job) != NULL);
-    CHECK(gpupipe_job_reap(job) != NULL);
+    CHECK_EQ(outcome.status, GPUPIPE_ERROR_CANCELLED);
     gpupipe_job_free(job);
     check_server();
 }
 
 static void test_freeing_an_open_job_cancels_it(void)
 {
-    struct failure failure;
-
     script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
     prepare_works(200000);
     open_job();
-    CHECK_EQ(gpupipe_job_push(job, &works[0].push, &failure), 0);
+    CHECK_EQ(submit(&works[0]), 1);
     gpupipe_job_free(job);
-    CHECK_EQ(gpupipe_ping(gpupipe, &failure), 0);
-    check_server();
-}
-
-static void test_pushing_without_credit_is_refused_here(void)
-{
-    struct failure failure;
-
-    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
-    prepare_works(1000);
-    open_job();
-    for (int i = 0; i < 3; i++) {
-        CHECK_EQ(gpupipe_job_push(job, &works[i].push, &failure), 0);
-    }
-    CHECK(!gpupipe_job_can_push(job));
-    CHECK_EQ(gpupipe_job_push(job, &works[3].push, &failure), -STATUS_NO_CREDIT);
-    gpupipe_job_free(job);
+    CHECK_EQ(reap(), 0);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    gpupipe_job_free(NULL);
     check_server();
 }
 
@@ -352,22 +473,24 @@ static void test_pushing_without_credit_is_refused_here(void)
 
 static void check_lost(void)
 {
-    struct failure failure;
+    struct gpupipe_outcome outcome = run_job();
     int n_failed = 0;
 
-    run_job();
-    CHECK(gpupipe_is_lost(gpupipe));
-    CHECK_EQ(gpupipe_job_done(job)->state, JOB_FAILED);
-    CHECK_HAS(gpupipe_job_done(job)->failure.message, "closed the connection");
+    CHECK_EQ(outcome.status, GPUPIPE_ERROR_LOST);
+    CHECK_HAS(outcome.error->message, "closed the connection");
     for (int i = 0; i < N_PUSHES; i++) {
-        if (works[i].is_back && works[i].push.answer.has_failure) {
-            CHECK_HAS(works[i].push.answer.failure.message, "closed the connection");
+        if (works[i].is_back && works[i].status != GPUPIPE_OK) {
+            CHECK_EQ(works[i].status, GPUPIPE_ERROR_LOST);
+            CHECK_HAS(works[i].message, "closed the connection");
             n_failed++;
         }
     }
     CHECK_GE(n_failed, 1);
-    CHECK_LT(gpupipe_ping(gpupipe, &failure), 0);
-    CHECK_HAS(failure.message, "closed the connection");
+    check_error(call_ping(gpupipe), GPUPIPE_ERROR_LOST, "closed the connection");
+    check_error(gpupipe_dispatch(gpupipe, -1), GPUPIPE_ERROR_LOST, "closed the connection");
+    check_error(reap(), GPUPIPE_ERROR_LOST, "closed the connection");
+    check_error(gpupipe_wait(gpupipe, -1), GPUPIPE_ERROR_LOST, "closed the connection");
+    CHECK(is_readable());
     gpupipe_job_free(job);
     check_server();
 }
@@ -392,17 +515,90 @@ static void test_a_server_that_dies_within_a_result(void)
 
 static void test_a_closed_connection_gives_buffers_back(void)
 {
-    struct failure failure;
-
     script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
     prepare_works(250000);
     open_job();
-    CHECK_EQ(gpupipe_job_push(job, &works[0].push, &failure), 0);
-    CHECK_EQ(gpupipe_job_push(job, &works[1].push, &failure), 0);
-    CHECK_EQ(gpupipe_dispatch(gpupipe, 0, &failure), 0);
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(submit(&works[1]), 1);
+    CHECK_EQ(gpupipe_dispatch(gpupipe, 0), 0);
     check_server();
     free(STEAL(works[0].in));
     free(STEAL(works[1].in));
+}
+
+/* ---- run ----------------------------------------------------------------------------------- */
+
+static int run_work(struct gpupipe_completion *ret_completion)
+{
+    struct gpupipe_job_opts opts;
+
+    GPUPIPE_INIT(&opts);
+    opts.priority = GPUPIPE_URGENT;
+    return gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, ret_completion);
+}
+
+static void prepare_run(void)
+{
+    prepare_works(200000);
+    CHECK_EQ(connect_to_script(), 0);
+}
+
+static void test_a_run(void)
+{
+    struct gpupipe_completion completion;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_run();
+    GPUPIPE_INIT(&completion);
+    CHECK_EQ(run_work(&completion), GPUPIPE_OK);
+    CHECK_EQ(completion.tag, 1000);
+    CHECK_EQ(completion.priority, GPUPIPE_URGENT);
+    CHECK_STR(completion.device, "cpu0");
+    CHECK(completion.timing == NULL);
+    works[0].is_back = true;
+    works[0].n_records = completion.n_records;
+    works[0].out_size = completion.out_size[0];
+    check_output(&works[0]);
+    CHECK_EQ(run_work(NULL), GPUPIPE_OK);
+    CHECK_EQ(reap(), 0);
+    check_server();
+}
+
+static void test_a_run_that_is_refused(void)
+{
+    struct gpupipe_completion completion;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    script.refuse_seq = 0;
+    prepare_run();
+    GPUPIPE_INIT(&completion);
+    completion.tag = 77;
+    check_error(run_work(&completion), GPUPIPE_ERROR_RANGE, "the script says so");
+    CHECK_STR(gpupipe_last_error(gpupipe)->name, "RANGE");
+    CHECK_STR(gpupipe_last_error(gpupipe)->field, "field");
+    CHECK_EQ(completion.tag, 77);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    check_server();
+}
+
+static void test_a_run_whose_output_is_too_large(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    script.oversize_seq = 0;
+    prepare_run();
+    check_error(run_work(NULL), GPUPIPE_ERROR_INTERNAL, "more than its room");
+    CHECK_EQ(works[0].out[0], POISON);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    check_server();
+}
+
+static void test_a_run_whose_server_dies(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    script.die_seq = 0;
+    prepare_run();
+    check_error(run_work(NULL), GPUPIPE_ERROR_LOST, "closed the connection");
+    check_server();
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
@@ -411,131 +607,447 @@ static void test_hello_and_calls(void)
 {
     struct msg_job_entry *entries = NULL;
     struct msg_stats stats;
-    struct failure failure;
     uint32_t n_entries = 0;
 
     script = (struct fake_script){FAKE_SCRIPT};
-    CHECK_EQ(connect_to_script(&failure), 0);
-    CHECK_STR(gpupipe_hello(gpupipe)->version, "9.9.9");
-    CHECK_EQ(gpupipe_hello(gpupipe)->epoch, 1234567);
-    CHECK_EQ(gpupipe_ping(gpupipe, &failure), 0);
-    CHECK_EQ(gpupipe_job_list(gpupipe, true, &entries, &n_entries, &failure), 0);
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(gpupipe_last_error(gpupipe)->status, GPUPIPE_OK);
+    CHECK_STR(call_hello(gpupipe)->version, "9.9.9");
+    CHECK_EQ(call_hello(gpupipe)->epoch, 1234567);
+    CHECK_EQ(gpupipe_limit(gpupipe, "max_push"), LIMIT_PUSH);
+    CHECK_EQ(gpupipe_limit(gpupipe, "no such limit"), 0);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    CHECK_EQ(call_job_list(gpupipe, true, &entries, &n_entries), 0);
     CHECK_EQ(n_entries, 1);
     CHECK_STR(entries[0].op, "fake");
     CHECK_EQ(entries[0].state, JOB_CLOSED);
     CHECK_EQ(entries[0].pushed, 5);
     free(entries);
-    CHECK_EQ(gpupipe_stats(gpupipe, &stats, &failure), -STATUS_UNKNOWN_METHOD);
-    CHECK_STR(failure.message, "the script says so");
-    CHECK_STR(failure.field, "field");
-    CHECK_EQ(gpupipe_ping(gpupipe, &failure), 0);
+    check_error(call_stats(gpupipe, &stats), GPUPIPE_ERROR_UNKNOWN_METHOD, "the script says so");
+    CHECK_STR(gpupipe_last_error(gpupipe)->field, "field");
+    CHECK_EQ(call_ping(gpupipe), 0);
+    check_server();
+}
+
+static void test_a_constant(void)
+{
+    size_t size = 1000000 + random_below(40000);
+    const uint8_t *bytes = random_new(size);
+    uint64_t id = 0, wanted = 0;
+    struct gpupipe_job_opts opts;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_run();
+    for (size_t i = 0; i < size; i++) {
+        wanted = (wanted * FAKE_CONST + bytes[i]) % FAKE_CONST_IDS;
+    }
+    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, size, &id), 0);
+    CHECK_EQ(id, wanted);
+    GPUPIPE_INIT(&opts);
+    opts.priority = GPUPIPE_URGENT;
+    opts.consts = &id;
+    opts.n_consts = 1;
+    CHECK_EQ(gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, NULL), GPUPIPE_OK);
+    opts.n_consts = 1000;
+    check_error(gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, NULL),
+                GPUPIPE_ERROR_RANGE, "1000 constants");
+    CHECK_EQ(gpupipe_const_drop(gpupipe, id), 0);
+    check_error(gpupipe_const_put(gpupipe, bytes, UINT64_MAX, &id), GPUPIPE_ERROR_TOO_BIG, "most");
+    check_error(gpupipe_const_put(gpupipe, NULL, 1, &id), GPUPIPE_ERROR_MISUSE, "no address");
+    CHECK_EQ(id, wanted);
+    check_server();
+}
+
+static void test_an_op_as_json(void)
+{
+    char *one = NULL, *all = NULL;
+    char two[2048];
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(gpupipe_op_describe(gpupipe, "fake", &one), 0);
+    check_at_end(free, one);
+    CHECK_EQ(strncmp(one, "{\"name\": \"fake\", ", 17), 0);
+    CHECK_HAS(one, ", \"doc\": \"says \\\"\\\\\\\"\", ");
+    CHECK_HAS(one, ", \"in\": [{\"name\": \"x\", \"dtype\": \"u8\", \"shape\": [4]}], ");
+    CHECK_HAS(one, ", \"out\": [{\"name\": \"y\", \"dtype\": \"f32\", \"shape\": []}], ");
+    CHECK_HAS(one, ", \"tolerance\": 0.1, \"backends\": [\"cpu\"]}");
+    CHECK_EQ(gpupipe_op_describe(gpupipe, NULL, &all), 0);
+    check_at_end(free, all);
+    snprintf(two, sizeof(two), "[%s, %s]", one, one);
+    CHECK_STR(all, two);
+    check_error(gpupipe_op_describe(gpupipe, "none", &all), GPUPIPE_ERROR_UNKNOWN_OP, "script");
+    CHECK_STR(all, two);
     check_server();
 }
 
 static void test_a_server_too_new_for_us(void)
 {
-    struct failure failure;
-
     script = (struct fake_script){FAKE_SCRIPT, .is_too_new = true};
-    CHECK_EQ(connect_to_script(&failure), -STATUS_VERSION);
-    CHECK_HAS(failure.message, "9.9.9");
-    CHECK_EQ(fake_server_end(server_pid), 0);
-    server_pid = 0;
+    check_error(connect_to_script(), GPUPIPE_ERROR_VERSION, "9.9.9");
+    check_error(call_ping(gpupipe), GPUPIPE_ERROR_VERSION, "9.9.9");
+    check_server();
 }
 
 static void test_a_server_that_talks_nonsense(void)
 {
-    struct failure failure;
-
     script = (struct fake_script){FAKE_SCRIPT, .is_nonsense = true};
-    CHECK_LT(connect_to_script(&failure), 0);
-    CHECK_HAS(failure.message, "makes no sense");
-    CHECK_EQ(fake_server_end(server_pid), 0);
-    server_pid = 0;
+    CHECK_LT(connect_to_script(), 0);
+    check_error(call_ping(gpupipe), GPUPIPE_ERROR_LOST, "makes no sense");
+    /* The server has not closed its end: it is the loss that shows. */
+    CHECK(is_readable());
+    check_server();
 }
 
 static void test_busy_says_when_to_come_back(void)
 {
-    struct msg_job_open request = {.op.name = "fake"};
-    struct failure failure;
-
     script = (struct fake_script){FAKE_SCRIPT, .n_busy = 1};
-    CHECK_EQ(connect_to_script(&failure), 0);
-    CHECK_EQ(gpupipe_job_open(gpupipe, &request, &job, &failure), -STATUS_BUSY);
-    CHECK_EQ(failure.retry_ms, 1);
-    CHECK_EQ(gpupipe_job_open(gpupipe, &request, &job, &failure), 0);
+    CHECK_EQ(connect_to_script(), 0);
+    check_error(gpupipe_job_open(&job, gpupipe, "fake", NULL, 0, NULL), GPUPIPE_ERROR_BUSY, "");
+    CHECK_EQ(gpupipe_last_error(gpupipe)->retry_ms, 1);
+    CHECK_EQ(gpupipe_job_open(&job, gpupipe, "fake", NULL, 0, NULL), 0);
     gpupipe_job_free(job);
     check_server();
 }
 
-/* ---- the descriptor, and finding a daemon --------------------------------------------------- */
+static void test_statuses_have_words(void)
+{
+    CHECK_STR(gpupipe_strerror(GPUPIPE_OK), "success");
+    CHECK_STR(gpupipe_strerror(GPUPIPE_ERROR_UNKNOWN_OP), "no such op on this daemon");
+    CHECK_HAS(gpupipe_strerror(GPUPIPE_ERROR_LOST), "no connection");
+    CHECK_HAS(gpupipe_strerror(-99), "does not know");
+    CHECK_EQ(gpupipe_last_error(NULL)->status, GPUPIPE_ERROR_OUT_OF_MEMORY);
+}
+
+/* ---- what a program may do wrong ------------------------------------------------------------ */
+
+static void test_structs_without_a_size(void)
+{
+    struct gpupipe_job_opts opts = {0};
+    struct gpupipe_completion completion = {0};
+    struct gpupipe_outcome outcome = {0};
+    struct gpupipe_job *none = NULL;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_works(10);
+    open_job();
+    check_error(gpupipe_job_open(&none, gpupipe, "fake", NULL, 0, &opts), GPUPIPE_ERROR_MISUSE,
+                "size");
+    works[0].desc.size = 0;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "size");
+    check_error(run_work(NULL), GPUPIPE_ERROR_MISUSE, "size");
+    works[0].desc.size = SIZE_MAX;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "size");
+    check_error(gpupipe_reap(gpupipe, &completion, 1), GPUPIPE_ERROR_MISUSE, "size");
+    check_error(gpupipe_job_result(job, &outcome), GPUPIPE_ERROR_MISUSE, "size");
+    CHECK(none == NULL);
+    gpupipe_job_free(job);
+    check_server();
+}
+
+/* A program built with a later header: what it does not use is no matter, what it uses is. */
+static void test_structs_of_a_later_version(void)
+{
+    struct {
+        struct gpupipe_desc desc;
+        uint64_t later;
+    } descs[2];
+    struct {
+        struct gpupipe_completion completion;
+        uint64_t later;
+    } completions[2];
+    int n_back = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_works(10);
+    open_job();
+    memset(descs, 0, sizeof(descs));
+    for (int i = 0; i < 2; i++) {
+        descs[i].desc = works[i].desc;
+        descs[i].desc.job = job;
+        descs[i].desc.size = sizeof(descs[i]);
+    }
+    descs[0].later = 1;
+    check_error(gpupipe_submit(gpupipe, &descs[0].desc, 2), GPUPIPE_ERROR_MISUSE, "not know");
+    descs[0].later = 0;
+    CHECK_EQ(gpupipe_submit(gpupipe, &descs[0].desc, 2), 2);
+    memset(completions, POISON, sizeof(completions));
+    completions[0].completion.size = sizeof(completions[0]);
+    while (n_back < 2) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+        n_back += gpupipe_reap(gpupipe, &completions[n_back].completion, 2 - (uint32_t)n_back);
+        completions[1].completion.size = sizeof(completions[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(completions[i].completion.tag, 1000 + i);
+        CHECK_EQ(completions[i].completion.size, sizeof(completions[i]));
+        CHECK_EQ(completions[i].later, 0);
+    }
+    gpupipe_job_free(job);
+    check_server();
+}
+
+static void test_requests_that_make_no_sense(void)
+{
+    char long_name[100];
+    const struct gpupipe_value nothing = {"x", (enum gpupipe_kind)9, 0, 0, NULL};
+    struct gpupipe_value value = {long_name, GPUPIPE_INT, 1, 0, NULL};
+    struct gpupipe_job_opts opts;
+    struct gpupipe_job *none = NULL;
+
+    memset(long_name, 'x', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_works(10);
+    open_job();
+    check_error(gpupipe_job_open(&none, gpupipe, long_name, NULL, 0, NULL),
+                GPUPIPE_ERROR_UNKNOWN_OP, "that long");
+    check_error(gpupipe_job_open(&none, gpupipe, "fake", &value, 1, NULL),
+                GPUPIPE_ERROR_INVALID_PARAM, "that long");
+    check_error(gpupipe_job_open(&none, gpupipe, "fake", &value, 1000, NULL),
+                GPUPIPE_ERROR_INVALID_PARAM, "1000");
+    check_error(gpupipe_job_open(&none, gpupipe, "fake", &nothing, 1, NULL), GPUPIPE_ERROR_MISUSE,
+                "no kind");
+    GPUPIPE_INIT(&opts);
+    opts.priority = (enum gpupipe_priority)3;
+    check_error(gpupipe_job_open(&none, gpupipe, "fake", NULL, 0, &opts), GPUPIPE_ERROR_MISUSE,
+                "enum");
+    opts.priority = GPUPIPE_BULK;
+    opts.device = long_name;
+    check_error(gpupipe_job_open(&none, gpupipe, "fake", NULL, 0, &opts), GPUPIPE_ERROR_NO_DEVICE,
+                "that long");
+    CHECK(none == NULL);
+    check_error(gpupipe_submit(gpupipe, &works[0].desc, 1), GPUPIPE_ERROR_MISUSE, "names a job");
+    works[0].desc.n_in = 2;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "1 inputs, the push 2");
+    works[1].desc.out[0].size--;
+    check_error(submit(&works[1]), GPUPIPE_ERROR_MISUSE, "room");
+    works[2].desc.n_out = 3;
+    check_error(submit(&works[2]), GPUPIPE_ERROR_MISUSE, "no op has those");
+    works[3].desc.in[0].size = UINT64_MAX;
+    check_error(submit(&works[3]), GPUPIPE_ERROR_TOO_BIG, "smaller pushes");
+    works[4].desc.in[0].data = NULL;
+    check_error(submit(&works[4]), GPUPIPE_ERROR_MISUSE, "input 0 has bytes, and no address");
+    works[5].desc.out[0].data = NULL;
+    check_error(submit(&works[5]), GPUPIPE_ERROR_MISUSE, "output 0 has room, and no address");
+    gpupipe_job_free(job);
+    check_server();
+}
+
+/* In the child it only says no; the parent's messages stay whole. */
+static void test_a_child_leaves_the_connection_alone(void)
+{
+    int status;
+    pid_t pid;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    prepare_works(200000);
+    open_job();
+    CHECK_EQ(submit(&works[0]), 1);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        bool is_right = submit(&works[1]) == GPUPIPE_ERROR_MISUSE &&
+                        gpupipe_dispatch(gpupipe, -1) == GPUPIPE_ERROR_MISUSE &&
+                        gpupipe_wait(gpupipe, -1) == GPUPIPE_ERROR_MISUSE &&
+                        reap() == GPUPIPE_ERROR_MISUSE &&
+                        gpupipe_job_end(job) == GPUPIPE_ERROR_MISUSE &&
+                        call_ping(gpupipe) == GPUPIPE_ERROR_MISUSE &&
+                        strstr(gpupipe_last_error(gpupipe)->message, "open another") != NULL;
+
+        gpupipe_wake(gpupipe);
+        gpupipe_job_free(job);
+        gpupipe_close(gpupipe);
+        _exit(is_right ? 0 : 1);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    works[0].desc.job = job;
+    CHECK_EQ(submit(&works[1]), 1);
+    CHECK_EQ(submit(&works[2]), 1);
+    for (int n_back = 0; n_back < 3; n_back += reap()) {
+        /* Nobody has woken us. */
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[0]);
+    check_output(&works[2]);
+    gpupipe_job_free(job);
+    check_server();
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
 
 static void test_the_descriptor_tells_of_work(void)
 {
     struct pollfd poll_fd;
-    struct failure failure;
     int n_turns = 0;
 
     script = (struct fake_script){FAKE_SCRIPT};
     prepare_works(200000);
     open_job();
     poll_fd = (struct pollfd){.fd = gpupipe_get_fd(gpupipe), .events = POLLIN};
-    CHECK_EQ(gpupipe_job_push(job, &works[0].push, &failure), 0);
-    while (gpupipe_job_reap(job) == NULL) {
+    CHECK_EQ(submit(&works[0]), 1);
+    while (reap() == 0) {
         /* Would wait for ever if a push were not announced. */
         CHECK_EQ(poll(&poll_fd, 1, 20000), 1);
-        CHECK_EQ(gpupipe_dispatch(gpupipe, 0, &failure), 0);
+        CHECK_EQ(gpupipe_dispatch(gpupipe, 0), 0);
         n_turns++;
     }
     CHECK_GE(n_turns, 1);
-    CHECK_EQ(poll(&poll_fd, 1, 0), 0);
+    CHECK(!is_readable());
     gpupipe_job_free(job);
     check_server();
 }
 
+/* The result comes while a ping waits for its answer: nothing is left in the socket. */
+static void test_what_a_call_meets_is_announced(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_works(1000);
+    open_job();
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    CHECK(is_readable());
+    CHECK_EQ(gpupipe_dispatch(gpupipe, -1), 0);
+    CHECK(!is_readable());
+    CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    CHECK_EQ(reap(), 1);
+    gpupipe_job_free(job);
+    check_server();
+}
+
+static void *wake_later(void *arg)
+{
+    (void)arg;
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    gpupipe_wake(gpupipe);
+    return NULL;
+}
+
+static void test_another_thread_wakes(void)
+{
+    pthread_t thread;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, wake_later, NULL), 0);
+    CHECK_EQ(gpupipe_wait(gpupipe, -1), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, wake_later, NULL), 0);
+    CHECK_EQ(gpupipe_dispatch(gpupipe, -1), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    /* One that came earlier is not lost to a call that blocks. */
+    gpupipe_wake(gpupipe);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    CHECK(is_readable());
+    CHECK_EQ(gpupipe_wait(gpupipe, -1), 0);
+    CHECK(!is_readable());
+    check_server();
+}
+
+/* What comes beside it is no news: the push is accepted, and not done. */
+static void test_a_wake_up_is_not_lost_to_what_arrives(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    prepare_works(10);
+    open_job();
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(poll(&(struct pollfd){gpupipe_get_fd(gpupipe), POLLIN, 0}, 1, -1), 1);
+    gpupipe_wake(gpupipe);
+    CHECK_EQ(gpupipe_wait(gpupipe, -1), 0);
+    gpupipe_job_free(job);
+    check_server();
+}
+
+static void test_a_wait_for_nothing_ends(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(gpupipe_wait(gpupipe, 0), 0);
+    CHECK_EQ(gpupipe_wait(gpupipe, 3000000), 0);
+    CHECK_EQ(gpupipe_dispatch(gpupipe, 0), 0);
+    CHECK_EQ(gpupipe_dispatch(gpupipe, 3), 0);
+    check_server();
+}
+
+/* ---- finding a daemon ----------------------------------------------------------------------- */
+
+/* Where it looks, whatever is there. */
+static void search(const char *socket_path)
+{
+    gpupipe_close(gpupipe);
+    (void)gpupipe_open(&gpupipe, socket_path, "test");
+}
+
+static void check_tried(uint32_t i, const char *path)
+{
+    CHECK_LT(i, call_search(gpupipe)->n_tried);
+    CHECK_STR(call_search(gpupipe)->tried[i].path, path);
+}
+
 static void test_where_daemons_are_looked_for(void)
 {
-    struct gpupipe_search search;
-    struct gpupipe *none = NULL;
-    struct failure failure;
-
+    check_at_end(end_connection, NULL);
     unsetenv("GPUPIPE_SOCKET");
     setenv("XDG_RUNTIME_DIR", "/no/such/runtime", 1);
-    CHECK_LT(gpupipe_open("/no/such/socket", "test", &search, &none, &failure), 0);
-    CHECK_EQ(search.n_tried, 1);
-    CHECK_STR(search.tried[0].path, "/no/such/socket");
-    CHECK_STR(search.tried[0].why, "--socket");
+    search("/no/such/socket");
+    CHECK_EQ(call_search(gpupipe)->n_tried, 1);
+    check_tried(0, "/no/such/socket");
+    CHECK_STR(call_search(gpupipe)->tried[0].why, "--socket");
     setenv("GPUPIPE_SOCKET", "/no/such/environment", 1);
-    CHECK_LT(gpupipe_open(NULL, "test", &search, &none, &failure), 0);
-    CHECK_EQ(search.n_tried, 1);
-    CHECK_STR(search.tried[0].path, "/no/such/environment");
+    search(NULL);
+    CHECK_EQ(call_search(gpupipe)->n_tried, 1);
+    check_tried(0, "/no/such/environment");
     setenv("GPUPIPE_SOCKET", "", 1);
     CHECK_EQ(setenv("XDG_RUNTIME_DIR", "not/absolute", 1), 0);
-    gpupipe_open(NULL, "test", &search, &none, &failure);
-    CHECK_STR(search.tried[0].path, "/run/gpupiped/rpc.sock");
-    gpupipe_close(STEAL(none));
+    search(NULL);
+    check_tried(0, "/run/gpupiped/rpc.sock");
     setenv("XDG_RUNTIME_DIR", "/no/such/runtime", 1);
-    gpupipe_open(NULL, "test", &search, &none, &failure);
-    CHECK_STR(search.tried[0].path, "/no/such/runtime/gpupiped/rpc.sock");
-    CHECK_EQ(search.n_tried, 2);
-    CHECK_STR(search.tried[1].path, "/run/gpupiped/rpc.sock");
-    gpupipe_close(none);
+    search(NULL);
+    CHECK_EQ(call_search(gpupipe)->n_tried, 2);
+    check_tried(0, "/no/such/runtime/gpupiped/rpc.sock");
+    check_tried(1, "/run/gpupiped/rpc.sock");
+}
+
+static void test_nobody_is_there(void)
+{
+    char long_path[200];
+
+    check_at_end(end_connection, NULL);
+    check_error(gpupipe_open(&gpupipe, "/no/such/socket", "test"), GPUPIPE_ERROR_LOST,
+                "No such file");
+    check_error(call_ping(gpupipe), GPUPIPE_ERROR_LOST, "No such file");
+    check_error(gpupipe_wait(gpupipe, -1), GPUPIPE_ERROR_LOST, "No such file");
+    CHECK_EQ(gpupipe_get_fd(gpupipe), -1);
+    CHECK_EQ(gpupipe_limit(gpupipe, "max_push"), 0);
+    gpupipe_close(STEAL(gpupipe));
+    memset(long_path, 'x', sizeof(long_path) - 1);
+    long_path[sizeof(long_path) - 1] = '\0';
+    check_error(gpupipe_open(&gpupipe, long_path, "test"), GPUPIPE_ERROR_RANGE, "");
 }
 
 CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_large_pushes_in_both_directions),
            CHECK_TEST(test_one_credit), CHECK_TEST(test_results_in_any_order),
            CHECK_TEST(test_results_before_their_requests_answers),
-           CHECK_TEST(test_a_job_without_pushes), CHECK_TEST(test_a_reduction),
-           CHECK_TEST(test_a_push_that_fails), CHECK_TEST(test_a_push_that_is_refused),
-           CHECK_TEST(test_a_result_larger_than_its_room),
+           CHECK_TEST(test_several_pushes_at_once), CHECK_TEST(test_pushes_without_records),
+           CHECK_TEST(test_a_full_window_keeps_the_order), CHECK_TEST(test_a_job_without_pushes),
+           CHECK_TEST(test_a_reduction), CHECK_TEST(test_a_push_that_fails),
+           CHECK_TEST(test_a_push_that_is_refused), CHECK_TEST(test_a_result_larger_than_its_room),
            CHECK_TEST(test_a_cancelled_job_gives_everything_back),
            CHECK_TEST(test_freeing_an_open_job_cancels_it),
-           CHECK_TEST(test_pushing_without_credit_is_refused_here),
            CHECK_TEST(test_a_server_that_dies_between_messages),
            CHECK_TEST(test_a_server_that_dies_within_a_result),
-           CHECK_TEST(test_a_closed_connection_gives_buffers_back),
-           CHECK_TEST(test_hello_and_calls), CHECK_TEST(test_a_server_too_new_for_us),
-           CHECK_TEST(test_a_server_that_talks_nonsense),
-           CHECK_TEST(test_busy_says_when_to_come_back),
+           CHECK_TEST(test_a_closed_connection_gives_buffers_back), CHECK_TEST(test_a_run),
+           CHECK_TEST(test_a_run_that_is_refused), CHECK_TEST(test_a_run_whose_output_is_too_large),
+           CHECK_TEST(test_a_run_whose_server_dies), CHECK_TEST(test_hello_and_calls),
+           CHECK_TEST(test_a_constant), CHECK_TEST(test_an_op_as_json),
+           CHECK_TEST(test_a_server_too_new_for_us), CHECK_TEST(test_a_server_that_talks_nonsense),
+           CHECK_TEST(test_busy_says_when_to_come_back), CHECK_TEST(test_statuses_have_words),
+           CHECK_TEST(test_structs_without_a_size), CHECK_TEST(test_structs_of_a_later_version),
+           CHECK_TEST(test_requests_that_make_no_sense),
+           CHECK_TEST(test_a_child_leaves_the_connection_alone),
            CHECK_TEST(test_the_descriptor_tells_of_work),
-           CHECK_TEST(test_where_daemons_are_looked_for))
+           CHECK_TEST(test_what_a_call_meets_is_announced), CHECK_TEST(test_another_thread_wakes),
+           CHECK_TEST(test_a_wake_up_is_not_lost_to_what_arrives),
+           CHECK_TEST(test_a_wait_for_nothing_ends), CHECK_TEST(test_where_daemons_are_looked_for),
+           CHECK_TEST(test_nobody_is_there))

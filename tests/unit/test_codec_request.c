@@ -133,6 +133,7 @@ static void test_small_requests(void)
 {
     struct msg_job job;
     struct msg_job_list job_list;
+    struct msg_subscribe subscribe;
     struct msg_op_list op_list;
     struct msg_const_put put;
     struct msg_const constant;
@@ -149,6 +150,10 @@ static void test_small_requests(void)
     CHECK(job_list.is_all);
     CHECK_EQ(codec_unpack_job_list(params_from("[]"), &job_list, &failure), 0);
     CHECK(!job_list.is_all);
+    CHECK_EQ(codec_unpack_subscribe(params_from("[['drain', 'device']]"), &subscribe, &failure), 0);
+    CHECK_EQ(subscribe.n_kinds, 2);
+    CHECK_EQ(subscribe.kinds[0], EVENT_DRAIN);
+    CHECK_EQ(subscribe.kinds[1], EVENT_DEVICE);
     CHECK_EQ(codec_unpack_op_list(params_from("[{'name': 'sha256'}]"), &op_list, &failure), 0);
     CHECK_STR(op_list.name, "sha256");
     CHECK_EQ(codec_unpack_op_list(params_from("[nil]"), &op_list, &failure), 0);
@@ -224,7 +229,9 @@ static const struct refusal refusals[] = {
     {RUN, "[nil]", STATUS_INVALID_PARAM, "op", "parameter \"op\" is missing"},
     {RUN, "[]", STATUS_INVALID_PARAM, "op", "parameter \"op\" is missing"},
     {RUN, "[<4>]", STATUS_INVALID_PARAM, "op", "parameter \"op\": must be a string, not bin"},
-    {RUN, "['copy', []]", STATUS_INVALID_PARAM, "params", "parameter \"params\": must be a map"},
+    {RUN, "['copy', [1]]", STATUS_INVALID_PARAM, "params", "parameter \"params\": must be a map"},
+    {RUN, "['copy', {}, [1]]", STATUS_INVALID_PARAM, "options",
+     "parameter \"options\": must be a map, not an array"},
     {RUN, "['copy', {}, {'timing': 1}]", STATUS_INVALID_PARAM, "timing",
      "option \"timing\": must be true or false, not an integer"},
     {RUN, "['copy', {}, {}, {}]", STATUS_INVALID_PARAM, "data",
@@ -300,9 +307,22 @@ static const struct refusal refusals[] = {
     {RUN, "['copy', {}, {}, [[1, 0, 64]]]", STATUS_INVALID_PARAM, "data",
      "parameter \"data\": rings are not in this version"},
     {OPEN, "[[['copy', {}]]]", STATUS_INVALID_PARAM, "op",
-     "parameter \"op\": chains are not in this version"},
+     "parameter \"op\": chains are not in this version; run one op after the other, each on the "
+     "output of the one before"},
     {JOB, "[1, 2]", STATUS_INVALID_PARAM, "", "2 parameters are more than 1"},
 };
+
+/* However wrong the rest is: whose push was it? */
+static void test_the_job_of_a_push(void)
+{
+    CHECK_EQ(codec_peek_job(params_from("[5, 0, {}, []]")), 5);
+    CHECK_EQ(codec_peek_job(params_from("[7, 'zero', 8, 9, 10]")), 7);
+    CHECK_EQ(codec_peek_job(params_from("[9]")), 9);
+    CHECK_EQ(codec_peek_job(params_from("[]")), 0);
+    CHECK_EQ(codec_peek_job(params_from("[-5]")), 0);
+    CHECK_EQ(codec_peek_job(params_from("['5', 0]")), 0);
+    CHECK_EQ(codec_peek_job(params_from("[nil, 0]")), 0);
+}
 
 static void test_refusals(void)
 {
@@ -384,5 +404,5 @@ static void test_packed_requests(void)
 CHECK_MAIN(CHECK_TEST(test_hello), CHECK_TEST(test_text_for_people_is_cut),
            CHECK_TEST(test_run_with_everything), CHECK_TEST(test_run_with_defaults),
            CHECK_TEST(test_job_open_options), CHECK_TEST(test_job_push),
-           CHECK_TEST(test_small_requests), CHECK_TEST(test_refusals),
-           CHECK_TEST(test_packed_requests))
+           CHECK_TEST(test_small_requests), CHECK_TEST(test_the_job_of_a_push),
+           CHECK_TEST(test_refusals), CHECK_TEST(test_packed_requests))

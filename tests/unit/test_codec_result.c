@@ -19,9 +19,11 @@ static void test_hello_result(void)
                                          .backend = "cpu"};
     struct msg_hello_result read;
     const msgpack_object *result;
-    const msgpack_object_map *limits = NULL;
-    static const uint64_t values[] = {
-#define X(name, wire, value, unit, reason) (value),
+    static const struct {
+        const char *name;
+        uint64_t value;
+    } limits[] = {
+#define X(name, wire, value, unit, reason) {(wire), (value)},
         LIMIT_LIST(X)
 #undef X
     };
@@ -31,12 +33,24 @@ static void test_hello_result(void)
     result = &parse_packed()->result;
     memset(&read, 0xa5, sizeof(read));
     CHECK_EQ(codec_unpack_hello_result(result, &read, &failure), 0);
-    CHECK_MEM(&read, &msg, sizeof(msg));
-    limits = &result->via.map.ptr[result->via.map.size - 1].val.via.map;
-    CHECK_EQ(limits->size, ARRAY_SIZE(values));
-    for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
-        CHECK_EQ(limits->ptr[i].val.via.u64, values[i]);
+    CHECK_MEM(&read, &msg, offsetof(struct msg_hello_result, n_limits));
+    CHECK_EQ(read.n_limits, ARRAY_SIZE(limits));
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        CHECK_STR(read.limits[i].name, limits[i].name);
+        CHECK_EQ(read.limits[i].value, limits[i].value);
     }
+}
+
+static void test_limits_of_another_version(void)
+{
+    struct msg_hello_result read;
+    const msgpack_object *result =
+        result_from("{'limits': {'new': 7, 8: 9, 'text': 'x', 'window': 3}}");
+
+    CHECK_EQ(codec_unpack_hello_result(result, &read, &failure), 0);
+    CHECK_EQ(read.n_limits, 2);
+    CHECK_STR(read.limits[0].name, "new");
+    CHECK_EQ(read.limits[1].value, 3);
 }
 
 static struct msg_answer make_answer(void)
@@ -119,6 +133,21 @@ static void test_job_result_with_an_error(void)
         CHECK_STR(read.failure.field, is_structured ? "device" : "");
         msgpack_sbuffer_clear(&buffer);
     }
+}
+
+static void test_event(void)
+{
+    struct msg_event msg = {.kind = EVENT_DEVICE, .device = "cpu0", .state = "ready", .lost = 3};
+    struct msg_event read;
+
+    start_packing();
+    codec_pack_event(&packer, &msg);
+    CHECK_EQ(codec_unpack_event(&parse_packed()->params, &read, &failure), 0);
+    CHECK_EQ(read.kind, EVENT_DEVICE);
+    CHECK_STR(read.device, "cpu0");
+    CHECK_STR(read.state, "ready");
+    CHECK_STR(read.reason, "");
+    CHECK_EQ(read.lost, 3);
 }
 
 static void test_job_done(void)
@@ -390,9 +419,10 @@ static void test_broken_results(void)
     CHECK_EQ(n, 7);
 }
 
-CHECK_MAIN(CHECK_TEST(test_hello_result), CHECK_TEST(test_run_result), CHECK_TEST(test_job_result),
-           CHECK_TEST(test_job_result_with_an_error), CHECK_TEST(test_job_done),
-           CHECK_TEST(test_job_results_of_requests), CHECK_TEST(test_job_list_result),
-           CHECK_TEST(test_device_list_result), CHECK_TEST(test_stats),
-           CHECK_TEST(test_op_list_result), CHECK_TEST(test_results_ignore_unknown_keys),
-           CHECK_TEST(test_broken_results))
+CHECK_MAIN(CHECK_TEST(test_hello_result), CHECK_TEST(test_limits_of_another_version),
+           CHECK_TEST(test_run_result), CHECK_TEST(test_job_result),
+           CHECK_TEST(test_job_result_with_an_error), CHECK_TEST(test_event),
+           CHECK_TEST(test_job_done), CHECK_TEST(test_job_results_of_requests),
+           CHECK_TEST(test_job_list_result), CHECK_TEST(test_device_list_result),
+           CHECK_TEST(test_stats), CHECK_TEST(test_op_list_result),
+           CHECK_TEST(test_results_ignore_unknown_keys), CHECK_TEST(test_broken_results))

@@ -124,10 +124,11 @@ static void test_methods(void)
     }
     CHECK_HAS(document, "\n### `" NOTIFY_JOB_RESULT "(");
     CHECK_HAS(document, "\n### `" NOTIFY_JOB_DONE "(");
+    CHECK_HAS(document, "\n### `" NOTIFY_EVENT "(");
     for (at = strstr(document, "\n### `"); at != NULL; at = strstr(at + 1, "\n### `")) {
         n++;
     }
-    CHECK_EQ(n, METHOD_COUNT + 2);
+    CHECK_EQ(n, METHOD_COUNT + 3);
 }
 
 static void test_names(void)
@@ -151,6 +152,10 @@ static void test_names(void)
     }
     for (size_t i = 0; i < ARRAY_SIZE(tail_names); i++) {
         snprintf(text, sizeof(text), "`\"%s\"`", tail_names[i]);
+        CHECK_HAS(document, text);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(event_names); i++) {
+        snprintf(text, sizeof(text), "\n* `\"%s\"`: ", event_names[i]);
         CHECK_HAS(document, text);
     }
     for (size_t i = 0; i < ARRAY_SIZE(job_state_names); i++) {

@@ -41,6 +41,7 @@ static struct reader *reader;
 static int sockets[2];
 static uint32_t n_payloads, n_asked, n_messages, n_broken;
 static uint32_t n_messages_wanted; /* on_message ends reading at the last of them */
+static bool is_pausing;            /* on_message pauses reading at each */
 static uint32_t max_pieces;
 static struct failure broken;
 static struct guard broken_guard;
@@ -124,7 +125,7 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *byt
     CHECK(owner == &reader);
     CHECK_EQ(guard->pos, size);
     note(&actual, 'M', size, bytes);
-    return ++n_messages == n_messages_wanted ? -ECANCELED : 0;
+    return ++n_messages == n_messages_wanted ? -ECANCELED : is_pausing;
 }
 
 static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)
@@ -168,6 +169,7 @@ static void open_reader(enum guard_role role)
         close_reader(NULL);
     }
     n_payloads = n_asked = n_messages = n_broken = n_messages_wanted = 0;
+    is_pausing = false;
     max_pieces = READER_SINK_PIECES;
     actual.size = 0;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
@@ -294,7 +296,7 @@ static int read_all(size_t budget)
                 outcome = READER_BUDGET;
             }
         }
-    } while (outcome == READER_BUDGET);
+    } while (outcome == READER_BUDGET || outcome == READER_PAUSED);
     return outcome;
 }
 
@@ -384,6 +386,7 @@ static void test_any_story_any_way(void)
         open_wire();
         open_reader(GUARD_SERVER);
         max_pieces = 1 + (uint32_t)random_below(READER_SINK_PIECES);
+        is_pausing = random_below(2);
         for (int n = 0; n < 40; n++) {
             add_random_message(n % 8 == 0 ? 50000 : 1500);
         }
@@ -598,6 +601,26 @@ static void test_a_callback_ends_reading(void)
     CHECK_EQ(n_broken, 0);
 }
 
+/* What came in the same read waits in the reader, and comes without anything new to receive. */
+static void test_a_callback_pauses_reading(void)
+{
+    open_wire();
+    open_reader(GUARD_SERVER);
+    add_ping();
+    add_run(1);
+    add_payload(100, FATE_ACCEPTED);
+    end_message();
+    add_ping();
+    send_all(wire.data, wire.size);
+    is_pausing = true;
+    for (uint32_t i = 1; i <= 3; i++) {
+        CHECK_EQ(reader_read(reader, sockets[0], 1000), READER_PAUSED);
+        CHECK_EQ(n_messages, i);
+    }
+    CHECK_EQ(reader_read(reader, sockets[0], 1000), READER_IDLE);
+    check_transcript();
+}
+
 static void test_a_descriptor_breaks_the_servers_stream(void)
 {
     int n_fds;
@@ -655,6 +678,7 @@ CHECK_MAIN(CHECK_TEST(test_one_message), CHECK_TEST(test_byte_by_byte),
            CHECK_TEST(test_a_client_takes_each_bin), CHECK_TEST(test_a_crowd_of_empty_payloads),
            CHECK_TEST(test_the_end_between_messages), CHECK_TEST(test_the_end_within_a_message),
            CHECK_TEST(test_a_broken_stream_is_told_once), CHECK_TEST(test_a_callback_ends_reading),
+           CHECK_TEST(test_a_callback_pauses_reading),
            CHECK_TEST(test_a_descriptor_breaks_the_servers_stream),
            CHECK_TEST(test_a_descriptor_is_dropped_by_a_client),
            CHECK_TEST(test_random_bytes_do_no_harm))

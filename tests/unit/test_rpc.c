@@ -154,7 +154,7 @@ static void test_number_of_params(void)
     CHECK_EQ(parse("[0, 1, 'job.push', [1]]"), -STATUS_INVALID_PARAM);
     CHECK_STR(failure.message, "job.push takes at least 2 and at most 4 parameters, not 1");
     CHECK_EQ(parse("[0, 1, 'run', ['copy', {}, {}, [], 5]]"), -STATUS_INVALID_PARAM);
-    CHECK_EQ(parse("[2, 'job.push', [1]]"), -STATUS_INVALID_PARAM);
+    CHECK_EQ(parse("[2, 'job.push', [1]]"), 0);
 }
 
 static void test_envelopes_that_we_write(void)
@@ -189,6 +189,7 @@ static void check_error_round_trip(bool is_structured)
     start_packing();
     fail(&failure, STATUS_BUSY, "window", "no room: %d", 3);
     failure.retry_ms = 250;
+    CHECK_EQ(failure_add_limit(&failure, "window", 70, UINT64_C(1) << 40), -STATUS_BUSY);
     rpc_pack_error(&packer, 11, &failure, is_structured);
     CHECK_EQ(parse_packed(), 0);
     CHECK_EQ(message.msgid, 11);
@@ -198,6 +199,9 @@ static void check_error_round_trip(bool is_structured)
     CHECK_STR(read.message, "no room: 3");
     CHECK_STR(read.field, is_structured ? "window" : "");
     CHECK_EQ(read.retry_ms, is_structured ? 250u : 0u);
+    CHECK_STR(read.limit, is_structured ? "window" : "");
+    CHECK_EQ(read.used, is_structured ? 70u : 0u);
+    CHECK_EQ(read.max, is_structured ? UINT64_C(1) << 40 : 0);
 }
 
 static void test_error_as_a_string(void)

@@ -302,6 +302,34 @@ static void test_many_small_messages_share_a_send(void)
     }
 }
 
+/* Counted is what the writer holds itself, from when a message is queued until it has left. */
+static void test_memory_is_that_of_waiting_messages(void)
+{
+    static uint8_t referenced[100000], got[2048];
+    struct writer_message *message;
+    size_t size, size_of_one = 0;
+
+    open_all();
+    CHECK_EQ(writer_memory(writer), 0);
+    for (unsigned n = 0; n < 3; n++) {
+        message = begin(n);
+        CHECK_EQ(writer_add_copy(message, referenced, 300), 0);
+        size = writer_memory(writer);
+        CHECK_EQ(size, n * size_of_one);
+        writer_queue(writer, message);
+        size_of_one = writer_memory(writer) - size;
+        CHECK_GE(size_of_one, 300);
+        CHECK_LE(size_of_one, 2048);
+    }
+    CHECK_EQ(writer_send(writer, sockets[0], 1000), 1);
+    CHECK_EQ(receive(got, 0, sizeof(got)), 900);
+    CHECK_EQ(writer_memory(writer), 0);
+    message = begin(3);
+    CHECK_EQ(writer_add_ref(message, referenced, sizeof(referenced)), 0);
+    writer_queue(writer, message);
+    CHECK_LE(writer_memory(writer), 1024);
+}
+
 CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order), CHECK_TEST(test_nothing_to_send),
            CHECK_TEST(test_an_abandoned_message_calls_nobody),
            CHECK_TEST(test_an_empty_message_is_sent_at_once),
@@ -309,4 +337,5 @@ CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order), CHECK_TEST(tes
            CHECK_TEST(test_a_full_socket_waits),
            CHECK_TEST(test_a_gone_peer_is_an_error_and_no_signal),
            CHECK_TEST(test_destroying_tells_who_still_waits), CHECK_TEST(test_a_callback_may_queue),
-           CHECK_TEST(test_many_small_messages_share_a_send))
+           CHECK_TEST(test_many_small_messages_share_a_send),
+           CHECK_TEST(test_memory_is_that_of_waiting_messages))

@@ -1,0 +1,489 @@
+/*
+ * Pushes on their way, and results on theirs.
+ *
+ * A push comes back to its caller once three things have happened, in whatever order the daemon
+ * makes them: its last byte has left (the writer refers to the caller's buffers until then), its
+ * request was answered, and its result has arrived (or its request was refused, or the connection
+ * lost).  Results are received straight into the caller's memory: `out` is the last key, so the
+ * part of the message before a payload tells whose it is.  A run is the same without a job: the
+ * answer of its request is its result.
+ *
+ * Lists of flights: each job's `flying`; then the connection's `landed`; then its `reaped`, which
+ * only keeps what the last completions point to.
+ *
+ * Threads: the one that owns the connection.
+ */
+#include "client/gpupipe_flight.h"
+
+#include "client/gpupipe_job.h"
+#include "proto/codec.h"
+#include "proto/util.h"
+
+#include <string.h>
+
+_Static_assert(GPUPIPE_IN_MAX == LIMIT_IN && GPUPIPE_OUT_MAX == LIMIT_OUT, "as on the wire");
+
+/* ---- lists --------------------------------------------------------------------------------- */
+
+void flight_list_init(struct flight_list *list)
+{
+    list->first = NULL;
+    list->last = &list->first;
+}
+
+static void append(struct flight_list *list, struct flight *flight)
+{
+    flight->next = NULL;
+    *list->last = flight;
+    list->last = &flight->next;
+}
+
+static void unlink_flight(struct flight_list *list, struct flight *flight)
+{
+    struct flight **link = &list->first;
+
+    while (*link != flight) {
+        link = &(*link)->next;
+    }
+    *link = flight->next;
+    if (list->last == &flight->next) {
+        list->last = link;
+    }
+}
+
+void flight_list_free(struct flight_list *list, const struct gpupipe_job *job)
+{
+    struct flight *next;
+
+    for (struct flight *flight = list->first; flight != NULL; flight = next) {
+        next = flight->next;
+        if (job == NULL || flight->job == job) {
+            unlink_flight(list, flight);
+            free(flight);
+        }
+    }
+}
+
+/* ---- the way back -------------------------------------------------------------------------- */
+
+static bool is_complete(const struct flight *flight)
+{
+    return flight->is_sent && flight->is_answered && flight->has_result;
+}
+
+static void land_if_complete(struct flight *flight)
+{
+    if (flight->job != NULL && is_complete(flight)) {
+        unlink_flight(&flight->job->flying, flight);
+        append(&flight->job->gpupipe->landed, flight);
+    }
+}
+
+/* The first failure is what went wrong. */
+static void set_failure(struct flight *flight, const struct failure *failure)
+{
+    if (!flight->answer.has_failure) {
+        flight->answer.has_failure = true;
+        flight->answer.failure = *failure;
+    }
+}
+
+static void on_sent(void *arg, bool is_sent)
+{
+    struct flight *flight = arg;
+
+    /* Not sent means that the connection is being lost: the call's answer will say so. */
+    (void)is_sent;
+    flight->is_sent = true;
+    land_if_complete(flight);
+}
+
+static void on_push_answer(struct call *call, const msgpack_object *result,
+                           const struct failure *failure)
+{
+    struct flight *flight = CONTAINER_OF(call, struct flight, call);
+    struct gpupipe_job *job = flight->job;
+
+    (void)result;
+    flight->is_answered = true;
+    if (failure != NULL) {
+        /* A job that had ended by then said in job.done why; the push only finds it gone. */
+        set_failure(flight, job->has_done && job->done.has_failure ? &job->done.failure : failure);
+        if (!flight->has_result) {
+            flight->has_result = true;
+            job->n_credits++;
+            /* Its number is free again, as are those of pushes behind it, which meet SEQ. */
+            job->next_seq = MIN(job->next_seq, flight->seq);
+        }
+    }
+    land_if_complete(flight);
+}
+
+static void on_run_answer(struct call *call, const msgpack_object *result,
+                          const struct failure *failure)
+{
+    struct flight *flight = CONTAINER_OF(call, struct flight, call);
+    struct failure unreadable;
+    struct msg_answer answer;
+
+    flight->is_answered = true;
+    if (failure != NULL) {
+        set_failure(flight, failure);
+        flight->has_result = true;
+    } else if (codec_unpack_run_result(result, &answer, &unreadable) < 0) {
+        set_failure(flight, &unreadable);
+        flight->has_result = true;
+    } else {
+        flight_on_result(flight, &answer);
+    }
+}
+
+void flight_on_result(struct flight *flight, const struct msg_answer *answer)
+{
+    struct failure failure = flight->answer.failure;
+    bool had_failure = flight->answer.has_failure;
+
+    flight->answer = *answer;
+    if (had_failure) {
+        flight->answer.has_failure = true;
+        flight->answer.failure = failure;
+    }
+    flight->has_result = true;
+    if (flight->job != NULL) {
+        flight->job->n_credits += answer->credit;
+    }
+    land_if_complete(flight);
+}
+
+void flight_lose(struct flight *flight, const struct failure *failure)
+{
+    set_failure(flight, failure);
+    flight->has_result = true;
+    land_if_complete(flight);
+}
+
+int flight_on_payload(struct flight *flight, const struct guard *guard,
+                      struct reader_sink *ret_sink)
+{
+    uint32_t output = guard->payload_index;
+    struct failure failure;
+
+    if (output >= LIMIT_OUT || guard->payload_size > flight->out[output].size) {
+        fail(&failure, STATUS_INTERNAL, "out", "output %u has %llu bytes, more than its room",
+             output, (unsigned long long)guard->payload_size);
+        set_failure(flight, &failure);
+        return -1;
+    }
+    flight->out_size[output] = guard->payload_size;
+    ret_sink->n_pieces = 1;
+    ret_sink->pieces[0] =
+        (struct iovec){.iov_base = flight->out[output].data, .iov_len = guard->payload_size};
+    return 0;
+}
+
+static int on_run_payload(struct call *call, const struct guard *guard,
+                          struct reader_sink *ret_sink)
+{
+    return flight_on_payload(CONTAINER_OF(call, struct flight, call), guard, ret_sink);
+}
+
+/* ---- what a caller hands over -------------------------------------------------------------- */
+
+/* Memory that the library could not use, or a message that the daemon could not take. */
+static int check_spans(const struct gpupipe_desc *desc, struct failure *ret_failure)
+{
+    uint64_t left = LIMIT_FRAME - LIMIT_HEAD;
+
+    if (desc->n_in > LIMIT_IN || desc->n_out > LIMIT_OUT) {
+        return fail(ret_failure, STATUS_MISUSE, NULL, "%u inputs and %u outputs: no op has those",
+                    desc->n_in, desc->n_out);
+    }
+    for (uint32_t i = 0; i < desc->n_in; i++) {
+        if (desc->in[i].data == NULL && desc->in[i].size > 0) {
+            return fail(ret_failure, STATUS_MISUSE, "in", "input %u has bytes, and no address", i);
+        }
+        if (desc->in[i].size > left) {
+            return fail(ret_failure, STATUS_TOO_BIG, "in",
+                        "more than %d bytes of inputs: use a job, and smaller pushes",
+                        LIMIT_FRAME - LIMIT_HEAD);
+        }
+        left -= desc->in[i].size;
+    }
+    for (uint32_t i = 0; i < desc->n_out; i++) {
+        if (desc->out[i].data == NULL && desc->out[i].size > 0) {
+            return fail(ret_failure, STATUS_MISUSE, "out", "output %u has room, and no address", i);
+        }
+    }
+    return 0;
+}
+
+/* A flight for this push; the counts that only its job can judge are left to the caller. */
+static int create_flight(const struct gpupipe_desc *desc, struct flight **ret_flight,
+                         struct failure *ret_failure)
+{
+    int rc = check_spans(desc, ret_failure);
+    struct flight *flight;
+
+    if (rc < 0) {
+        return rc;
+    }
+    flight = calloc(1, sizeof(*flight));
+    if (flight == NULL) {
+        return fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "out of memory");
+    }
+    flight->tag = desc->tag;
+    for (uint32_t i = 0; i < desc->n_out; i++) {
+        flight->out[i] = desc->out[i];
+    }
+    *ret_flight = flight;
+    return 0;
+}
+
+/* ---- submit -------------------------------------------------------------------------------- */
+
+static int check_push(const struct gpupipe *gpupipe, const struct gpupipe_desc *desc,
+                      struct failure *ret_failure)
+{
+    const struct gpupipe_job *job = desc->job;
+
+    if (job == NULL || job->gpupipe != gpupipe) {
+        return fail(ret_failure, STATUS_MISUSE, "job", "a push names a job of this connection");
+    }
+    if (job->has_done && job->error.shown.status != GPUPIPE_OK) {
+        *ret_failure = job->error.failure;
+        return job->error.shown.status;
+    }
+    if (job->is_ended || job->has_done) {
+        return fail(ret_failure, STATUS_SEQ, "job", "the job's input has ended");
+    }
+    if (desc->n_in != job->shape.n_in) {
+        return fail(ret_failure, STATUS_MISUSE, "n_in", "the op has %u inputs, the push %u",
+                    job->shape.n_in, desc->n_in);
+    }
+    for (uint32_t i = 0; i < desc->n_out && i < job->shape.n_out; i++) {
+        if (desc->out[i].size / MAX(job->shape.out_size[i], 1u) < desc->n_records) {
+            return fail(ret_failure, STATUS_MISUSE, "out",
+                        "output %u has room for %llu bytes, and its records have %u", i,
+                        (unsigned long long)desc->out[i].size, job->shape.out_size[i]);
+        }
+    }
+    return 0;
+}
+
+static int post_push(struct flight *flight, const struct gpupipe_desc *desc,
+                     struct failure *ret_failure)
+{
+    struct gpupipe_job *job = flight->job;
+    struct msg_job_push msg = {
+        .job = job->shape.job,
+        .seq = flight->seq,
+        .has_n = true,
+        .n = desc->n_records,
+        .n_data = desc->n_in,
+    };
+    struct request request;
+    int rc;
+
+    request_init(&request, job->gpupipe);
+    codec_pack_job_push(&request.packer, request.msgid, &msg);
+    rc = connection_post(job->gpupipe, &request, &flight->call, desc->in, desc->n_in, on_sent,
+                         flight, ret_failure);
+    request_finish(&request);
+    return rc;
+}
+
+/* 1: taken, 0: the job's window is full, or a negative status. */
+static int submit_one(struct gpupipe *gpupipe, const struct gpupipe_desc *desc,
+                      struct failure *ret_failure)
+{
+    struct gpupipe_job *job = desc->job;
+    struct flight *flight;
+    int rc = check_push(gpupipe, desc, ret_failure);
+
+    if (rc < 0 || job->n_credits == 0) {
+        return rc;
+    }
+    rc = create_flight(desc, &flight, ret_failure);
+    if (rc < 0) {
+        return rc;
+    }
+    flight->call.on_answer = on_push_answer;
+    flight->job = job;
+    flight->seq = job->next_seq;
+    rc = post_push(flight, desc, ret_failure);
+    if (rc < 0) {
+        free(flight);
+        return rc;
+    }
+    job->next_seq++;
+    job->n_credits--;
+    append(&job->flying, flight);
+    return 1;
+}
+
+int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, uint32_t n)
+{
+    size_t stride = n == 0 ? sizeof(*descs) : descs[0].size;
+    struct gpupipe_desc desc;
+    struct failure failure;
+    uint32_t n_taken = 0;
+    int rc = connection_check(gpupipe, &failure);
+
+    while (rc >= 0 && n_taken < n) {
+        rc = error_take_struct(&desc, (const char *)descs + n_taken * stride, stride, sizeof(desc),
+                               &failure);
+        if (rc == 0) {
+            rc = submit_one(gpupipe, &desc, &failure);
+        }
+        if (rc <= 0) {
+            break;
+        }
+        n_taken++;
+    }
+    if (n_taken == 0) {
+        return error_record(gpupipe, rc, &failure);
+    }
+    connection_flush(gpupipe);
+    return (int)n_taken;
+}
+
+/* ---- reap ---------------------------------------------------------------------------------- */
+
+static const enum gpupipe_priority priorities[PRIORITY_COUNT] = {
+    [PRIORITY_URGENT] = GPUPIPE_URGENT,
+    [PRIORITY_NORMAL] = GPUPIPE_NORMAL,
+    [PRIORITY_BULK] = GPUPIPE_BULK,
+};
+
+static void complete(struct flight *flight, struct gpupipe_completion *ret, size_t ret_size)
+{
+    const struct msg_answer *answer = &flight->answer;
+    struct gpupipe_completion mine = {
+        .tag = flight->tag,
+        .n_records = answer->n,
+        .priority = priorities[answer->by.priority],
+        .device = answer->by.device,
+        .backend = answer->by.backend,
+        .path = answer->by.path,
+    };
+
+    memcpy(mine.out_size, flight->out_size, sizeof(mine.out_size));
+    if (answer->by.has_timing) {
+        const struct msg_timing *timing = &answer->by.timing;
+
+        flight->timing = (struct gpupipe_timing){timing->queue_ns, timing->in_ns,
+                                                 timing->compute_ns, timing->out_ns};
+        mine.timing = &flight->timing;
+    }
+    if (answer->has_failure) {
+        mine.status = error_set(&flight->error, &answer->failure);
+        mine.error = &flight->error.shown;
+    }
+    error_give_struct(ret, &mine, ret_size, sizeof(mine));
+}
+
+int gpupipe_reap(struct gpupipe *gpupipe, struct gpupipe_completion *ret_completions, uint32_t max)
+{
+    size_t stride = max == 0 ? sizeof(*ret_completions) : ret_completions[0].size;
+    struct failure failure;
+    uint32_t n = 0;
+    int rc = connection_check(gpupipe, &failure);
+
+    /* What a lost connection leaves behind is to be reaped, then told of. */
+    if (rc < 0 && (!connection_is_ours(gpupipe) || gpupipe->landed.first == NULL)) {
+        return error_record(gpupipe, rc, &failure);
+    }
+    rc = error_check_size(stride, sizeof(*ret_completions), &failure);
+    if (rc < 0) {
+        return error_record(gpupipe, rc, &failure);
+    }
+    flight_list_free(&gpupipe->reaped, NULL);
+    while (n < max && gpupipe->landed.first != NULL) {
+        struct flight *flight = gpupipe->landed.first;
+
+        unlink_flight(&gpupipe->landed, flight);
+        append(&gpupipe->reaped, flight);
+        complete(flight, (void *)((char *)ret_completions + n * stride), stride);
+        n++;
+    }
+    return (int)n;
+}
+
+/* ---- run ----------------------------------------------------------------------------------- */
+
+static int post_run(struct gpupipe *gpupipe, const struct msg_run *msg, struct flight *flight,
+                    const struct gpupipe_desc *desc, struct failure *ret_failure)
+{
+    struct request request;
+    int rc;
+
+    request_init(&request, gpupipe);
+    codec_pack_run(&request.packer, request.msgid, msg);
+    rc = connection_post(gpupipe, &request, &flight->call, desc->in, desc->n_in, on_sent, flight,
+                         ret_failure);
+    request_finish(&request);
+    return rc;
+}
+
+static int run(struct gpupipe *gpupipe, const struct msg_run *msg, const struct gpupipe_desc *desc,
+               struct flight **ret_flight, struct failure *ret_failure)
+{
+    _cleanup_(free_pointer) struct flight *flight = NULL;
+    struct failure loss;
+    int rc = create_flight(desc, &flight, ret_failure);
+
+    if (rc < 0) {
+        return rc;
+    }
+    flight->call.on_answer = on_run_answer;
+    flight->call.on_payload = on_run_payload;
+    rc = post_run(gpupipe, msg, flight, desc, ret_failure);
+    if (rc < 0) {
+        return rc;
+    }
+    while (!is_complete(flight)) {
+        /* A loss answers the call as well. */
+        (void)connection_turn(gpupipe, -1, CONNECTION_IGNORE_WAKES, &loss);
+    }
+    connection_announce(gpupipe);
+    if (flight->answer.has_failure) {
+        *ret_failure = flight->answer.failure;
+        return -(int)ret_failure->status;
+    }
+    *ret_flight = STEAL(flight);
+    return 0;
+}
+
+int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_value *values,
+                uint32_t n_values, const struct gpupipe_job_opts *opts,
+                const struct gpupipe_desc *desc, struct gpupipe_completion *ret_completion)
+{
+    struct flight *flight = NULL;
+    struct gpupipe_desc mine;
+    struct failure failure;
+    struct msg_run msg;
+    int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), &failure);
+
+    if (rc == 0 && ret_completion != NULL) {
+        rc = error_check_size(ret_completion->size, sizeof(*ret_completion), &failure);
+    }
+    if (rc == 0) {
+        rc = job_take_op(op, values, n_values, &msg.op, &failure);
+    }
+    if (rc == 0) {
+        rc = job_take_options(opts, &msg.options, &failure);
+    }
+    if (rc == 0) {
+        msg.n_data = mine.n_in;
+        rc = run(gpupipe, &msg, &mine, &flight, &failure);
+    }
+    if (rc < 0) {
+        return error_record(gpupipe, rc, &failure);
+    }
+    flight_list_free(&gpupipe->reaped, NULL);
+    append(&gpupipe->reaped, flight);
+    if (ret_completion != NULL) {
+        complete(flight, ret_completion, ret_completion->size);
+    }
+    return GPUPIPE_OK;
+}

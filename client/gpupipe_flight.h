@@ -1,0 +1,38 @@
+/*
+ * Flights: pushes between gpupipe_submit() and gpupipe_reap(), and runs.
+ *
+ * Threads: those of gpupipe.h.
+ */
+#pragma once
+
+#include "client/gpupipe_connection.h"
+#include "client/gpupipe_error.h"
+#include "proto/message.h"
+
+struct flight {
+    struct flight *next;
+    struct call call;
+    struct gpupipe_job *job; /* NULL: a run */
+    uint64_t seq;
+    uint64_t tag;
+    struct gpupipe_room out[LIMIT_OUT];
+    uint64_t out_size[LIMIT_OUT];
+    bool is_sent;
+    bool is_answered; /* the request job.push */
+    bool has_result;
+    struct msg_answer answer;
+    struct error error; /* once landed: answer.failure */
+    struct gpupipe_timing timing;
+};
+
+void flight_list_init(struct flight_list *list);
+/* Frees those of this job; NULL: all. */
+void flight_list_free(struct flight_list *list, const struct gpupipe_job *job);
+
+/* The place of a payload of this flight's result: as call.on_payload. */
+int flight_on_payload(struct flight *flight, const struct guard *guard,
+                      struct reader_sink *ret_sink);
+/* Its result has come. */
+void flight_on_result(struct flight *flight, const struct msg_answer *answer);
+/* What still flies of a lost connection's job ends with this failure. */
+void flight_lose(struct flight *flight, const struct failure *failure);

@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+"""The strangers' clients that README.md prints, as they stand there, against the real daemon.
+
+Prints TAP.  Usage: readme_examples.py README_MD GPUPIPED
+"""
+import hashlib
+import importlib.util
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+SYSTEM_SOCKET = "/run/gpupiped/rpc.sock"
+NEOVIM = ["nvim", "--headless", "-u", "NONE", "-i", "NONE"]
+ERROR = 'UNKNOWN_OP: no op "sha257"'
+
+
+def start_daemon(program, folder):
+    socket_path = folder / "rpc.sock"
+    daemon = subprocess.Popen([program, "--socket", socket_path, "--backend", "cpu"],
+                              stderr=subprocess.DEVNULL)
+    while not socket_path.exists():
+        if daemon.poll() is not None:
+            sys.exit("Bail out! the daemon did not start")
+        time.sleep(0.01)
+    return daemon, socket_path
+
+
+def run(command):
+    """All that it prints; the end of an example that hangs is a failure."""
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30)
+    return process.stdout.decode(errors="replace").replace("\r", "")
+
+
+def wanted_of(language):
+    """Texts that must come, in this order."""
+    if language == "python":
+        block = pathlib.Path("/bin/sh").read_bytes()[:4096]
+        return ["cpu", hashlib.sha256(block).hexdigest()]
+    if language == "lua":
+        return ["0.", "copy", "the input, unchanged", "sha256",
+                hashlib.sha256(b"some text").hexdigest(), ERROR]
+    return ["0.", "'copy'", "'sha256'", "some text", ERROR]
+
+
+def comes_in_order(wanted, output):
+    at = 0
+    for text in wanted:
+        at = output.find(text, at)
+        if at < 0:
+            return False
+        at += len(text)
+    return True
+
+
+def why_not(language):
+    if language == "python" and importlib.util.find_spec("msgpack") is None:
+        return "this Python has no msgpack"
+    if language != "python" and shutil.which("nvim") is None:
+        return "nvim is not installed"
+    return None
+
+
+def main():
+    readme, program = pathlib.Path(sys.argv[1]).read_text(), sys.argv[2]
+    n_failed = 0
+    print("1..3")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        daemon, socket_path = start_daemon(program, folder)
+        try:
+            for number, language in enumerate(("python", "lua", "vim"), 1):
+                if why_not(language):
+                    print(f"ok {number} - {language} # SKIP {why_not(language)}")
+                    continue
+                (example,) = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.M | re.S)
+                file = folder / f"example.{language}"
+                file.write_text(example.replace(SYSTEM_SOCKET, str(socket_path)))
+                command = ([sys.executable, file] if language == "python"
+                           else NEOVIM + ["-S", file, "+q"])
+                output = run(command)
+                is_right = comes_in_order(wanted_of(language), output)
+                n_failed += not is_right
+                print("#", output.replace("\n", "\n# "))
+                print("ok" if is_right else "not ok", f"{number} - {language}")
+        finally:
+            daemon.terminate()
+            daemon.wait()
+    return n_failed
+
+
+if __name__ == "__main__":
+    sys.exit(main() != 0)

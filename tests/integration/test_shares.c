@@ -1,0 +1,317 @@
+/*
+ * Shares: one user's programs may take three quarters of what all share, and no more; another user
+ * always gets in.  Needs root, to be two users.
+ */
+#include "proto/limits.h"
+#include "tests/check.h"
+#include "tests/harness.h"
+#include "tests/random.h"
+#include "tests/wire.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+enum { ONE = 61001, OTHER = 61002 }; /* uids that nobody has */
+
+static int64_t stat_of(struct wire *wire, const char *name)
+{
+    return wire_number(wire_call(wire, "stats", "[]"), name);
+}
+
+/* A connection made by this user: the kernel notes who called connect(). */
+static struct wire *connect_as(struct harness *daemon, uid_t uid)
+{
+    struct wire *wire;
+
+    CHECK_EQ(seteuid(uid), 0);
+    wire = wire_connect(harness_socket(daemon));
+    CHECK_EQ(seteuid(0), 0);
+    return wire;
+}
+
+/* Undone before the daemon's folder is removed, whatever happened. */
+static void be_root_again(void *arg)
+{
+    (void)arg;
+    if (seteuid(0) < 0) {
+        abort();
+    }
+}
+
+#define START_FOR_ALL(...)                                                                         \
+    ({                                                                                             \
+        struct harness *daemon_ = harness_start(__VA_ARGS__);                                      \
+        open_to_all(daemon_);                                                                      \
+        daemon_;                                                                                   \
+    })
+
+static void open_to_all(struct harness *daemon)
+{
+    if (geteuid() != 0) {
+        CHECK_SKIP("needs root, to be two users");
+    }
+    check_at_end(be_root_again, NULL);
+    CHECK_EQ(chmod(harness_folder(daemon), 0711), 0);
+    CHECK_EQ(chmod(harness_socket(daemon), 0666), 0);
+}
+
+/* The details of an error, which must be this one. */
+static const msgpack_object *refused(struct wire *wire, uint32_t msgid, const char *name)
+{
+    const msgpack_object *error = wire_find(wire_response(wire, msgid), "2");
+
+    CHECK_STR(wire_error(error).name, name);
+    return wire_find(error, "2");
+}
+
+static void check_works_as(struct harness *daemon, uid_t uid)
+{
+    struct wire *wire = connect_as(daemon, uid);
+
+    wire_check_works(wire);
+    wire_close(wire);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* One user's jobs take the 48 of 64 MiB that it may have; returns the first of them. */
+static uint64_t take_share(struct wire *wire)
+{
+    uint64_t first =
+        (uint64_t)wire_number(wire_call(wire, "job.open", "['copy', {}, {window: 4}]"), "job");
+
+    wire_call(wire, "job.open", "['copy', {}, {window: 4}]");
+    CHECK_EQ(stat_of(wire, "pool_used"), 48 * MIB);
+    return first;
+}
+
+static void test_the_pool(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *again = connect_as(daemon, ONE);
+    struct wire *other = connect_as(daemon, OTHER);
+    uint64_t first = take_share(one);
+    const msgpack_object *details;
+
+    wire_call(again, "hello", "[{errors: 'structured'}]");
+    details = refused(again, wire_send(again, "job.open", "['copy']"), "QUOTA");
+    CHECK_STR(wire_text(details, "limit"), "user_pool");
+    CHECK_EQ(wire_number(details, "used"), 48 * MIB);
+    CHECK_EQ(wire_number(details, "max"), 48 * MIB);
+    CHECK_GT(wire_number(details, "retry_ms"), 0);
+    wire_call(other, "job.open", "['copy', {}, {window: 1, max_push: 1048576}]");
+    wire_check_works(other);
+
+    wire_call(one, "job.cancel", "[%lu]", first);
+    wire_notification(one, "job.done");
+    wire_call(again, "job.open", "['copy']");
+}
+
+/* A run over the share waits for its user's memory, and delays nobody else's. */
+static void test_a_run_over_the_share(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *again = connect_as(daemon, ONE);
+    uint64_t first = take_share(one);
+    const size_t size = 100000; /* what a socket holds while the daemon does not read */
+    uint8_t *bytes = random_new(size);
+    uint32_t run = wire_send(again, "run", "['copy', {}, {}, [%b]]", bytes, size);
+
+    HARNESS_WAIT(stat_of(one, "pool_waiting") == 1);
+    check_works_as(daemon, OTHER);
+    CHECK_EQ(stat_of(one, "pool_waiting"), 1);
+    wire_call(one, "job.cancel", "[%lu]", first);
+    CHECK_MEM(wire_output(wire_result(again, run), size), bytes, size);
+}
+
+/* Half of a payload is charged like a whole one: its place is kept. */
+static void test_half_received_runs_are_charged(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *half[4];
+    msgpack_sbuffer buffer;
+
+    msgpack_sbuffer_init(&buffer);
+    for (unsigned i = 0; i < 4; i++) {
+        half[i] = connect_as(daemon, ONE);
+        msgpack_sbuffer_clear(&buffer);
+        wire_pack(half[i], &buffer, "run",
+                  "['copy', {}, {}, [<8388608>]]"); /* 16 MiB of the pool */
+        wire_send_bytes(half[i], buffer.data, 1000);
+    }
+    msgpack_sbuffer_destroy(&buffer);
+    struct wire *other = connect_as(daemon, OTHER);
+    HARNESS_WAIT(stat_of(other, "pool_waiting") == 1);
+    CHECK_EQ(stat_of(other, "pool_used"), 48 * MIB);
+    wire_check_works(other);
+    wire_close(half[0]);
+    HARNESS_WAIT(stat_of(other, "pool_waiting") == 0);
+    CHECK_EQ(stat_of(other, "pool_used"), 48 * MIB);
+}
+
+/* Results that nobody reads keep their memory, at their user's cost. */
+static void test_unread_results_are_charged(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *deaf = connect_as(daemon, ONE);
+    struct wire *other = connect_as(daemon, OTHER);
+    msgpack_sbuffer buffer;
+    bool is_stuck = false;
+
+    msgpack_sbuffer_init(&buffer);
+    wire_pack(deaf, &buffer, "run", "['copy', {}, {}, [<3000000>]]"); /* 8 MiB of the pool */
+    for (unsigned i = 0; i < 20 && !is_stuck; i++) {
+        size_t sent = 0;
+
+        while (sent < buffer.size && !is_stuck) {
+            ssize_t n;
+
+            is_stuck = poll(&(struct pollfd){.fd = wire_fd(deaf), .events = POLLOUT}, 1, 500) == 0;
+            n = send(wire_fd(deaf), buffer.data + sent, buffer.size - sent,
+                     MSG_DONTWAIT | MSG_NOSIGNAL);
+            sent += n > 0 ? (size_t)n : 0;
+        }
+    }
+    msgpack_sbuffer_destroy(&buffer);
+    CHECK(is_stuck);
+    CHECK_EQ(stat_of(other, "pool_used"), 48 * MIB);
+    wire_check_works(other);
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+static void test_job_slots(void)
+{
+    enum { N = LIMIT_USER_JOBS / LIMIT_JOBS };
+    struct harness *daemon = START_FOR_ALL("--pinned-pool", "96M");
+    struct wire *wires[N], *last = connect_as(daemon, ONE);
+    const msgpack_object *details;
+    uint64_t job = 0;
+    uint32_t run;
+
+    for (unsigned i = 0; i < LIMIT_USER_JOBS; i++) {
+        if (i % LIMIT_JOBS == 0) {
+            wires[i / LIMIT_JOBS] = connect_as(daemon, ONE);
+        }
+        job = (uint64_t)wire_number(wire_call(wires[i / LIMIT_JOBS], "job.open",
+                                              "['sha256', {}, {window: 1, max_push: 65536}]"),
+                                    "job");
+    }
+    wire_call(last, "hello", "[{errors: 'structured'}]");
+    details = refused(last, wire_send(last, "job.open", "['copy']"), "QUOTA");
+    CHECK_STR(wire_text(details, "limit"), "user_jobs");
+    CHECK_EQ(wire_number(details, "used"), LIMIT_USER_JOBS);
+    CHECK_EQ(wire_number(details, "max"), LIMIT_USER_JOBS);
+    run = wire_send(last, "run", "['copy', {}, {}, [<1000>]]");
+    HARNESS_WAIT(stat_of(wires[0], "pool_waiting") == 1);
+    check_works_as(daemon, OTHER);
+    wire_call(wires[N - 1], "job.cancel", "[%lu]", job);
+    wire_output(wire_result(last, run), 1000);
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+/* As many as the loop accepts: the daemon closes what is too much. */
+static void connect_many(struct harness *daemon, unsigned n, int *ret_fds)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    strncpy(address.sun_path, harness_socket(daemon), sizeof(address.sun_path) - 1);
+    CHECK_EQ(seteuid(ONE), 0);
+    for (unsigned i = 0; i < n; i++) {
+        ret_fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        connect(ret_fds[i], (const struct sockaddr *)&address, sizeof(address));
+    }
+    CHECK_EQ(seteuid(0), 0);
+}
+
+/* A user that connects again and again, and holds on to what it got. */
+static void test_connections(void)
+{
+    enum { N = LIMIT_SESSIONS };
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *other = connect_as(daemon, OTHER);
+    int fds[N];
+
+    wire_check_works(other);
+    connect_many(daemon, N, fds);
+    HARNESS_WAIT(stat_of(other, "sessions_refused") == N - LIMIT_USER_SESSIONS);
+    CHECK_EQ(stat_of(other, "sessions"), LIMIT_USER_SESSIONS + 1);
+    check_works_as(daemon, OTHER);
+    check_works_as(daemon, 0);
+    for (unsigned i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+    HARNESS_WAIT(stat_of(other, "sessions") == 1);
+    check_works_as(daemon, ONE);
+}
+
+/* ---- who a connection belongs to ------------------------------------------------------------ */
+
+/*
+ * The rights are those of whoever connected: not of the process that holds the connection now, be
+ * it one that changed its user, a child, or another one with the same pid.
+ */
+static void test_rights_stay_those_of_connect(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *root = wire_connect(harness_socket(daemon));
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *other = connect_as(daemon, OTHER);
+    uint64_t jobs[2];
+
+    jobs[0] = (uint64_t)wire_number(wire_call(other, "job.open", "['copy']"), "job");
+    jobs[1] = (uint64_t)wire_number(wire_call(root, "job.open", "['copy']"), "job");
+    /* We are root now, and so is the process that sends this; the connection is not. */
+    wire_refused(one, "NOT_YOURS", "job", "job.cancel", "[%lu]", jobs[0]);
+    CHECK_EQ(wire_count(wire_call(one, "job.list", "[{all: true}]"), ""), 0);
+    CHECK_EQ(seteuid(ONE), 0);
+    CHECK_EQ(wire_count(wire_call(root, "job.list", "[{all: true}]"), ""), 2);
+    wire_call(root, "job.cancel", "[%lu]", jobs[0]); /* root's connection, in other hands */
+    CHECK_EQ(seteuid(0), 0);
+    CHECK_STR(wire_text(wire_notification(other, "job.done"), "1.state"), "cancelled");
+    wire_refused(other, "NOT_YOURS", "job", "job.cancel", "[%lu]", jobs[1]);
+}
+
+/* A setuid program: connected as one user, gone on as another; its child inherits the connection.
+ */
+static void test_a_childs_connection_is_its_parents(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *same = connect_as(daemon, ONE);
+    uint64_t job;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        /* [0, 1, "job.open", ["copy"]], as another user */
+        static const char open[] = "\x94\x00\x01\xa8job.open\x91\xa4"
+                                   "copy";
+
+        if (setresuid(OTHER, OTHER, OTHER) < 0 ||
+            send(wire_fd(one), open, sizeof(open) - 1, 0) != sizeof(open) - 1) {
+            _exit(1);
+        }
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    job = (uint64_t)wire_number(wire_result(one, 1), "job");
+    wire_call(same, "job.cancel", "[%lu]", job); /* the first user's, not the child's */
+    CHECK_STR(wire_text(wire_notification(one, "job.done"), "1.state"), "cancelled");
+}
+
+CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
+           CHECK_TEST(test_half_received_runs_are_charged),
+           CHECK_TEST(test_unread_results_are_charged), CHECK_TEST(test_job_slots),
+           CHECK_TEST(test_connections), CHECK_TEST(test_rights_stay_those_of_connect),
+           CHECK_TEST(test_a_childs_connection_is_its_parents))
