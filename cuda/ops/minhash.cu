@@ -106,19 +106,18 @@ GP_INLINE lane_u32 minhash_permute(const struct minhash_group *group, uint32_t x
     return lane_low(rest + ((rest + 1) >> 61));
 }
 
-/* The least for every group, of every hash: each thread takes one group, and one slice of hashes.
- */
+/* Take these hashes into every least number; a thread has a group and a share of the hashes. */
 GP_INLINE void minhash_gather(uint32_t seed, uint32_t n_groups, const uint32_t *hashes,
                               uint32_t n_hashes, lane_u32 *least)
 {
-    const uint32_t n_slices = GP_THREADS > n_groups ? GP_THREADS / n_groups : 1;
+    const uint32_t n_shares = GP_THREADS > n_groups ? GP_THREADS / n_groups : 1;
 
-    for (uint32_t k = GP_THREAD; k < n_groups * n_slices; k += GP_THREADS) {
+    for (uint32_t k = GP_THREAD; k < n_groups * n_shares; k += GP_THREADS) {
         const uint32_t number = k % n_groups;
         const struct minhash_group group = minhash_group(seed, number * GP_LANES_64);
         lane_u32 least_here = lane_all(UINT32_MAX);
 
-        for (uint32_t h = k / n_groups; h < n_hashes; h += n_slices) {
+        for (uint32_t h = k / n_groups; h < n_hashes; h += n_shares) {
             least_here = lane_min(least_here, minhash_permute(&group, hashes[h]));
         }
         lane_gather_min(&least[number], least_here);
@@ -131,6 +130,7 @@ GP_MAP_BLOCKS(minhash, chunk->n_records)
     GP_SHARED lane_u32 least[MINHASH_MOST / GP_LANES_64];
     GP_SHARED struct op_span span; /* read once: threads that disagree would wait for ever */
     const uint32_t n_groups = (params->permutations + GP_LANES_64 - 1) / GP_LANES_64;
+    uint32_t *out = GP_OUT(0, uint32_t) + i * params->permutations;
     uint32_t size, n_shingles;
 
     if (GP_THREAD == 0) {
@@ -155,8 +155,7 @@ GP_MAP_BLOCKS(minhash, chunk->n_records)
         GP_SYNC();
     }
     for (uint32_t k = GP_THREAD; k < params->permutations; k += GP_THREADS) {
-        GP_OUT(0, uint32_t)
-        [i * params->permutations + k] = lane_get_low(least[k / GP_LANES_64], k % GP_LANES_64);
+        out[k] = lane_get_low(least[k / GP_LANES_64], k % GP_LANES_64);
     }
 }
 
@@ -192,7 +191,7 @@ static const struct manifest_op minhash_manifest = {
                 .i_default = 1,
                 .i_min = 0,
                 .i_max = UINT32_MAX}},
-    .min_parallel = 1, /* a block of a GPU to each; it wants hundreds */
+    .min_parallel = 1, /* a GPU's block works on one: it wants hundreds all the same */
 };
 
 GP_CODE(minhash, .map = minhash_map);

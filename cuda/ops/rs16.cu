@@ -30,7 +30,7 @@ struct rs16_params {
     uint32_t k, m, n;
 };
 
-/* Of each slice, the multiples by 2^b of its constant for each output, in both halves. */
+/* Of one slice, the multiples by 2^b of its constant for each output, in both halves. */
 typedef uint32_t rs16_multiples[16][RS16_OUTS];
 
 #ifdef __CUDACC__
@@ -124,8 +124,7 @@ GP_INLINE void rs16_add(const rs16_multiples multiples, const uint16_t *in, uint
             products[j][w] = lane_all(0);
         }
     }
-    /* From the top, so that a bit that moves into the upper half arrives there too late to count.
-     */
+    /* From the top bit: one that moves into the upper half comes there too late to count. */
     for (uint32_t b = 16; b-- > 0;) {
         GP_UNROLL
         for (uint32_t w = 0; w < RS16_WIDE; w++) {
@@ -148,7 +147,7 @@ GP_INLINE void rs16_add(const rs16_multiples multiples, const uint16_t *in, uint
 GP_INLINE void rs16_write(uint16_t *out, uint32_t n_words, uint32_t n_numbers, const lane_u32 *sums)
 {
     for (uint32_t u = GP_THREAD; u < n_numbers; u += GP_THREADS) {
-        rs16_store(out, u * GP_LANES, n_words, sums[u] & 0xffff);
+        rs16_store(out, u * GP_LANES, n_words, sums[u]);
         rs16_store(out, RS16_HALF + u * GP_LANES, n_words, sums[u] >> 16);
     }
 }
@@ -163,10 +162,11 @@ GP_INLINE uint32_t rs16_groups(const struct rs16_params *params)
     return (params->m + RS16_OUTS - 1) / RS16_OUTS;
 }
 
-/* A step is a tile's 8 outputs of a record; the outputs of a tile are neighbours: they read it. */
-GP_MAP_BLOCKS(rs16, (size_t)chunk->n_records *rs16_tiles(params) * rs16_groups(params))
+/* A step makes 8 outputs of a tile of a record; those of one tile follow each other. */
+GP_MAP_BLOCKS(rs16, (uint64_t)rs16_tiles(params) * rs16_groups(params) * chunk->n_records)
 {
-    GP_SHARED __attribute__((aligned(16))) rs16_multiples multiples[RS16_INS]; /* loaded by fours */
+    /* Aligned, so that a GPU loads them by fours. */
+    GP_SHARED __attribute__((aligned(16))) rs16_multiples multiples[RS16_INS];
     GP_SHARED lane_u32 sums[RS16_OUTS][RS16_NUMBERS];
     const size_t k = params->k, m = params->m, n = params->n;
     const uint32_t n_groups = rs16_groups(params), n_tiles = rs16_tiles(params);
@@ -200,10 +200,10 @@ GP_MAP_BLOCKS(rs16, (size_t)chunk->n_records *rs16_tiles(params) * rs16_groups(p
 
 #ifdef GP_HOST
 
-#define RS16_PARAM(member, least)                                                                  \
+#define RS16_PARAM(member, most)                                                                   \
     {                                                                                              \
         .name = #member, .type = PARAM_U32, .offset = offsetof(struct rs16_params, member),        \
-        .is_required = 1, .i_min = (least), .i_max = 32768                                         \
+        .is_required = 1, .i_min = 1, .i_max = (most)                                              \
     }
 
 static const struct manifest_op rs16_manifest = {
@@ -226,7 +226,7 @@ static const struct manifest_op rs16_manifest = {
              .dtype = DTYPE_U16,
              .n_dims = 2,
              .dims = {{.param = "m"}, {.param = "n"}}}},
-    .params = {RS16_PARAM(k, 1), RS16_PARAM(m, 1), RS16_PARAM(n, 1)},
+    .params = {RS16_PARAM(k, 32768), RS16_PARAM(m, 32768), RS16_PARAM(n, LIMIT_RECORD / 2)},
     .min_parallel = 1, /* what fills a device is words, not records */
 };
 

@@ -134,8 +134,9 @@ static void check_all_constants(map_function *map)
     buffer_free_all();
 }
 
-static void check_many_slices(map_function *map)
+static void check_large(map_function *map)
 {
+    check_records(map, (struct params){2, 1, 300001}, 1);
     check_records(map, (struct params){32768, 2, 3}, 1);
     check_records(map, (struct params){300, 9, 1030}, 1);
 }
@@ -145,7 +146,7 @@ static void check_map(map_function *map)
     check_small(map);
     check_lengths(map);
     check_all_constants(map);
-    check_many_slices(map);
+    check_large(map);
 }
 
 static void test_4_lanes(void)
