@@ -1,9 +1,10 @@
 /*
- * Lane: GP_LANES numbers of 32 bits at once, for ops that use GP_MAP_LANES() or GP_MAP_BLOCKS().
+ * Lane: several numbers at once, for ops that use GP_MAP_LANES() or GP_MAP_BLOCKS().
  *
  * lane_u32 is a plain uint32_t in a kernel and a vector in C, of 4 lanes (every processor), 8
- * (AVX2) or 16 (AVX-512).  + & | ^ ~ and shifts by constants work on both.  lane_u64 is likewise
- * GP_LANES_64 numbers of 64 bits.  Little-endian only.
+ * (AVX2) or 16 (AVX-512): GP_LANES.  + & | ^ ~ and shifts by constants work on both.  lane_u64 is
+ * likewise GP_LANES_64 numbers of 64 bits.  lane_i16 is a number that fits 16 bits, with its sign:
+ * an int in a kernel, GP_LANES_16 lanes in C.  + and - work on both.  Little-endian only.
  */
 #pragma once
 
@@ -17,10 +18,12 @@
 #define GP_LANES_64 1
 typedef uint32_t lane_u32;
 typedef uint64_t lane_u64;
+typedef int lane_i16;
 #else
 #define GP_LANES_64 (GP_LANES / 2)
 typedef uint32_t lane_u32 __attribute__((vector_size(4 * GP_LANES)));
 typedef uint64_t lane_u64 __attribute__((vector_size(4 * GP_LANES)));
+typedef int16_t lane_i16 __attribute__((vector_size(2 * GP_LANES_16)));
 #endif
 
 /* gcc 12 makes one AVX-512 instruction of a rotation, and of any logic of three operands. */
@@ -92,6 +95,40 @@ GP_INLINE void lane_gather_min(lane_u32 *shared, lane_u32 x)
 GP_INLINE void lane_gather_xor(lane_u32 *shared, lane_u32 x)
 {
     atomicXor(shared, x);
+}
+
+GP_INLINE lane_i16 lane_all_16(int16_t x)
+{
+    return x;
+}
+
+GP_INLINE int16_t lane_get_16(lane_i16 x, uint32_t lane)
+{
+    (void)lane;
+    return (int16_t)x;
+}
+
+GP_INLINE void lane_set_16(lane_i16 *x, uint32_t lane, int16_t value)
+{
+    (void)lane;
+    *x = value;
+}
+
+GP_INLINE lane_i16 lane_max_16(lane_i16 x, lane_i16 y)
+{
+    return max(x, y);
+}
+
+/* max(x + plus, y): one instruction since Hopper. */
+GP_INLINE lane_i16 lane_add_max_16(lane_i16 x, lane_i16 plus, lane_i16 y)
+{
+    return __viaddmax_s32(x, plus, y);
+}
+
+/* Where x equals y, a; else 0. */
+GP_INLINE lane_i16 lane_if_same_16(lane_i16 x, lane_i16 y, lane_i16 a)
+{
+    return x == y ? a : 0;
 }
 
 GP_INLINE void lane_load_16(const uint8_t *const at[GP_LANES], lane_u32 ret_words[16])
@@ -177,6 +214,46 @@ GP_INLINE void lane_gather_min(lane_u32 *shared, lane_u32 x)
 GP_INLINE void lane_gather_xor(lane_u32 *shared, lane_u32 x)
 {
     *shared ^= x;
+}
+
+GP_INLINE lane_i16 lane_all_16(int16_t x)
+{
+    return x + (lane_i16){0};
+}
+
+GP_INLINE int16_t lane_get_16(lane_i16 x, uint32_t lane)
+{
+    return x[lane];
+}
+
+GP_INLINE void lane_set_16(lane_i16 *x, uint32_t lane, int16_t value)
+{
+    (*x)[lane] = value;
+}
+
+/* One instruction: gcc 12 finds it in the loop, clang 14 does not. */
+GP_INLINE lane_i16 lane_max_16(lane_i16 x, lane_i16 y)
+{
+#ifdef __clang__
+    return __builtin_elementwise_max(x, y);
+#else
+    lane_i16 most;
+
+    for (uint32_t lane = 0; lane < GP_LANES_16; lane++) {
+        most[lane] = x[lane] > y[lane] ? x[lane] : y[lane];
+    }
+    return most;
+#endif
+}
+
+GP_INLINE lane_i16 lane_add_max_16(lane_i16 x, lane_i16 plus, lane_i16 y)
+{
+    return lane_max_16(x + plus, y);
+}
+
+GP_INLINE lane_i16 lane_if_same_16(lane_i16 x, lane_i16 y, lane_i16 a)
+{
+    return (x == y) & a;
 }
 
 /*

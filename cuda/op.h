@@ -2,23 +2,29 @@
  * Op: what the file of an op is written with (to be installed as <gpupipe/op.h>).
  *
  * How to add an op.  Write cuda/ops/NAME.cu in the C that nvcc takes as well (cast every void
- * pointer, no VLAs, no compound literals in device code): a `struct NAME_params`, one of the four
+ * pointer, no VLAs, no compound literals in device code): a `struct NAME_params`, one of the five
  * bodies below, and, under GP_HOST, a `static const struct manifest_op NAME_manifest` and GP_CODE.
  * Add a line to cuda/ops/ops.list, and tests/ops/test_NAME.c, with a row in the meson.build beside
  * it, against a reference that shares no code with the op.  From the one file come the loop of the
  * CPU backend and the kernels of the GPU.
  *
- *   GP_MAP(NAME, n_steps) { .. }    One step of a loop; sees params, chunk and the step's number i.
- *                                   n_steps is an expression of params and chunk, often
- *                                   chunk->n_records.  Keep it simple and gcc vectorises it.
- *   GP_MAP_LANES(NAME) { .. }       GP_LANES records at once, written over lane.h's lane_u32, for
- *                                   what gcc cannot vectorise; sees params, records and n_records.
- *                                   Built once for each width the processor family has.
- *   GP_MAP_BLOCKS(NAME, n_steps) { .. }  A step of GP_MAP for all threads of a GPU's block: thread
- *                                   GP_THREAD of GP_THREADS takes its part of each loop, they share
- *                                   what is GP_SHARED, and all come to every GP_SYNC().  In C it is
- *                                   one thread, which has lane.h's vectors in each width as well.
- *   GP_REDUCE(NAME, leaf, n_lanes)  Anything that adds up; its functions are named below.
+ *   GP_MAP(NAME, n_steps) { .. }        One step of a loop; sees params, chunk and the step's
+ *                                       number i.  n_steps is an expression of params and chunk,
+ *                                       often chunk->n_records.  Keep it simple and gcc vectorises
+ *                                       it.
+ *   GP_MAP_LANES(NAME, n_lanes) { .. }  GP_LANES or GP_LANES_16 records at once, written over
+ *                                       lane.h's lane_u32 or lane_i16, for what gcc cannot
+ *                                       vectorise; sees params, records and n_records.  Built
+ *                                       once for each width the processor family has.
+ *   GP_MAP_TEAM(NAME, n_steps) { .. }   A step of GP_MAP by a team, for steps that are few and
+ *                                       long: a warp on a GPU, one thread on a CPU.  Member
+ *                                       gp_member() of GP_TEAM takes its share of a loop; all of
+ *                                       them come to each gp_team_sum().
+ *   GP_MAP_BLOCKS(NAME, n_steps) { .. } A step of GP_MAP by a block of a GPU: thread GP_THREAD of
+ *                                       GP_THREADS takes its part of each loop, they share what is
+ *                                       GP_SHARED, and all come to each GP_SYNC().  In C it is one
+ *                                       thread, which has lane.h's vectors in each width as well.
+ *   GP_REDUCE(NAME, leaf, n_lanes)      Anything that adds up; its functions are named below.
  *
  * Constants (GP_CONST_IN) are the same for all records of a call.  Record i of a varying input is
  * what GP_SPAN says.
@@ -33,8 +39,8 @@
  *
  * Kernels, all extern "C"; every pointer is visible to the device, `table` is an array of
  * struct op_chunk:
- *   gp_NAME_map(params, table, n_chunks)       grid (x, y) of any size, 1-D blocks of any size: y
- *                                              strides over chunks, x over the steps of a chunk
+ *   gp_NAME_map(params, table, n_chunks)       grid (x, y) of any size, 1-D blocks of whole warps:
+ *                                              y strides over chunks, x over the steps of a chunk
  *                                              (GP_MAP_BLOCKS: a block for each of them)
  *   gp_NAME_leaves(params, table, n_chunks)    the same, with blocks of exactly n_lanes threads: y
  *                                              strides over chunks, x over the leaves of a chunk
@@ -55,6 +61,13 @@
 #elif !defined(GP_LANES)
 #define GP_LANES 4
 #define GP_HOST
+#endif
+
+/* Lanes of 16 bits: a vector has twice as many, a thread of a GPU works on one record. */
+#ifdef __CUDACC__
+#define GP_LANES_16 1
+#else
+#define GP_LANES_16 (2 * GP_LANES)
 #endif
 
 /* For the functions and tables of an op that its body uses. */

@@ -25,31 +25,45 @@
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
 
+/* A team is one thread. */
+#define GP_TEAM                    1u
+#define GP_MAP_TEAM(name, n_steps) GP_MAP(name, n_steps)
+
+GP_UNUSED GP_INLINE uint32_t gp_member(void)
+{
+    return 0;
+}
+
+GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
+{
+    return x;
+}
+
 /*
- * The body always gets GP_LANES records to read: those from n_records on repeat the first one, and
+ * The body always gets n_lanes records to read: those from n_records on repeat the first one, and
  * it writes nothing for them.  Lanes are filled across the borders of chunks.
  */
-#define GP_MAP_LANES(name)                                                                         \
+#define GP_MAP_LANES(name, n_lanes)                                                                \
     static void name##_lanes(const struct name##_params *params, const struct op_record *records,  \
                              uint32_t n_records);                                                  \
     GP_LANES_MAP(name, GP_LANES);                                                                  \
     GP_LANES_MAP(name, GP_LANES)                                                                   \
     {                                                                                              \
         const struct name##_params local_params = *(const struct name##_params *)block;            \
-        struct op_record records[GP_LANES];                                                        \
+        struct op_record records[n_lanes];                                                         \
         uint32_t n = 0;                                                                            \
         for (uint32_t c = 0; c < n_chunks; c++) {                                                  \
             for (uint32_t i = 0; i < chunks[c].n_records; i++) {                                   \
                 records[n].chunk = &chunks[c];                                                     \
                 records[n++].i = i;                                                                \
-                if (n == GP_LANES) {                                                               \
+                if (n == (n_lanes)) {                                                              \
                     name##_lanes(&local_params, records, n);                                       \
                     n = 0;                                                                         \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         if (n > 0) {                                                                               \
-            for (uint32_t spare = n; spare < GP_LANES; spare++) {                                  \
+            for (uint32_t spare = n; spare < (n_lanes); spare++) {                                 \
                 records[spare] = records[0];                                                       \
             }                                                                                      \
             name##_lanes(&local_params, records, n);                                               \

@@ -23,7 +23,43 @@
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
 
-#define GP_MAP_LANES(name)                                                                         \
+/* A team is a warp. */
+#define GP_TEAM 32u
+
+GP_UNUSED GP_INLINE uint32_t gp_member(void)
+{
+    return threadIdx.x % GP_TEAM;
+}
+
+/* Of x of all members, to all of them. */
+GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
+{
+    for (uint32_t half = GP_TEAM / 2; half > 0; half /= 2) {
+        x += __shfl_xor_sync(UINT32_MAX, x, half);
+    }
+    return x;
+}
+
+#define GP_MAP_TEAM(name, n_steps)                                                                 \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i);        \
+    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
+                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    {                                                                                              \
+        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
+            const struct op_chunk local_chunk = table[c];                                          \
+            const struct op_chunk *chunk = &local_chunk;                                           \
+            const size_t n = (n_steps);                                                            \
+            for (size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / GP_TEAM; i < n;      \
+                 i += (size_t)gridDim.x * blockDim.x / GP_TEAM) {                                  \
+                name##_step(params, chunk, i);                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
+
+#define GP_MAP_LANES(name, n_lanes)                                                                \
     static __device__ void name##_lanes(const struct name##_params *params,                        \
                                         const struct op_record *records, uint32_t n_records);      \
     extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \

@@ -130,7 +130,7 @@ GP_INLINE void sha256_write(const lane_u32 state[8], uint32_t lane, uint8_t *dig
     }
 }
 
-GP_MAP_LANES(sha256)
+GP_MAP_LANES(sha256, GP_LANES)
 {
     struct sha256_message messages[GP_LANES];
     const uint8_t *at[GP_LANES];

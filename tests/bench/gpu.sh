@@ -39,12 +39,13 @@ run() { # NAME SECONDS [ARGUMENT...]
 }
 
 if ! "$GPUPIPE_WORKER" --probe; then
-    echo "0 passed, 0 failed, 5 skipped"
+    echo "0 passed, 0 failed, 6 skipped"
     exit 77
 fi
 run overlap 60 --json "$out/overlap.json"
 run worker 40
 run rival 170 --search-rounds 2 --json "$out/rival.json"
+run ops 60 --rounds 3 --json "$out/ops.json"
 run streams 130 --json "$out/streams.json"
 run inline 80 --backend cuda --size 128M --rounds 5 --json "$out/inline.json"
 

@@ -134,6 +134,20 @@ static struct work_result run_both(enum priority priority, struct work_entry ent
 
 /* ---- map ops ------------------------------------------------------------------------------- */
 
+/* Parameters of an image, and of what it is resized to. */
+#define IMAGE(w, h, n_channels, bytes)                                                             \
+    {.name = "width", .i = (w)}, {.name = "height", .i = (h)},                                     \
+        {.name = "channels", .i = (n_channels)},                                                   \
+    {                                                                                              \
+        .name = "pitch", .i = (bytes)                                                              \
+    }
+#define RESULT(w, h, word)                                                                         \
+    {.name = "out_width", .i = (w)}, {.name = "out_height", .i = (h)},                             \
+    {                                                                                              \
+        .name = "filter", .kind = VALUE_STRING, .s = (word)                                        \
+    }
+
+/* Of rs16. */
 #define SLICES(n_in, n_out, n_words)                                                               \
     {.name = "k", .i = (n_in)}, {.name = "m", .i = (n_out)},                                       \
     {                                                                                              \
@@ -145,11 +159,17 @@ static const struct row {
     struct value params[8]; /* up to the first without a name */
     bool has_tail;
 } rows[] = {
+    {"align_score", {{.name = "length", .i = 1}}, false},
+    {"align_score", {{.name = "length", .i = 100}}, false},
+    {"align_score", {{.name = "length", .i = 512}, {.name = "band", .i = 50}}, false},
     {"copy", {{.name = "size", .i = 1}}, false},
     {"copy", {{.name = "size", .i = 3}}, false},
     {"copy", {{.name = "size", .i = 4096}}, false},
     {"copy", {{.name = "size", .i = 4 << 20}}, false},
     {"copy", {{.name = "size", .i = LIMIT_RECORD}}, false},
+    {"dhash", {IMAGE(1, 1, 1, 1)}, false},
+    {"dhash", {IMAGE(250, 40, 3, 757)}, false},
+    {"dhash", {IMAGE(1000, 700, 1, 1024)}, false},
     {"gray", {{.name = ""}}, false},
     {"iterate", {{.name = "n", .i = 0}}, false},
     {"iterate", {{.name = "n", .i = 1}}, false},
@@ -157,6 +177,10 @@ static const struct row {
     {"minhash", {{.name = "permutations", .i = 1}}, false},
     {"minhash", {{.name = "permutations", .i = 128}, {.name = "ngram", .i = 9}}, false},
     {"minhash", {{.name = "permutations", .i = 300}, {.name = "seed", .i = UINT32_MAX}}, false},
+    {"resize", {IMAGE(5, 3, 1, 7), RESULT(9, 8, "nearest")}, false},
+    {"resize", {IMAGE(130, 40, 3, 391), RESULT(20, 31, "box")}, false},
+    {"resize", {IMAGE(130, 40, 4, 520), RESULT(20, 61, "bilinear")}, false},
+    {"resize", {IMAGE(1500, 300, 2, 3000), RESULT(7, 3, "bilinear")}, false},
     {"rs16", {SLICES(1, 1, 16)}, false},
     {"rs16", {SLICES(10, 9, 257)}, false},
     {"rs16", {SLICES(16, 8, 4096)}, false},
@@ -337,6 +361,39 @@ static void test_sincos(void)
     fill(IN_1, 0, n * sizeof(float), true);
     CHECK_EQ(run_both(PRIORITY_NORMAL, map_entry(&job, n, 0, 0)).status, STATUS_OK);
     check_sincos(n);
+    stop();
+}
+
+/* Random bytes are pairs of whole records without much in common: here copies with changes. */
+static void test_align_score(void)
+{
+    const struct row row = {
+        "align_score", {{.name = "length", .i = 120}, {.name = "band", .i = 9}}, false};
+    const uint32_t n = 3000, length = 120, lengths_offset = n * length;
+    uint8_t *a, *b, *lengths;
+    struct work_entry entry;
+    struct job job;
+
+    start();
+    job = open_job(&row, 0);
+    entry = map_entry(&job, n, 0, 0);
+    entry.ref[2] = WORK_REF(IN_1, lengths_offset);
+    a = bytes_of(CPU, IN_0);
+    b = bytes_of(CPU, IN_1);
+    lengths = b + lengths_offset;
+    for (uint32_t i = 0; i < n * length; i++) {
+        a[i] = "ACGT"[random_below(4)];
+        b[i] = random_below(10) == 0 ? 'A' : a[i - random_below(2) * (i % length > 40)];
+    }
+    for (uint32_t i = 0; i < 2 * n; i++) {
+        const uint32_t true_length = (uint32_t)random_below(length + 20);
+
+        memcpy(lengths + i * sizeof(true_length), &true_length, sizeof(true_length));
+    }
+    memcpy(bytes_of(CUDA, IN_0), a, n * length);
+    memcpy(bytes_of(CUDA, IN_1), b, lengths_offset + 2 * n * sizeof(uint32_t));
+    CHECK_EQ(run_both(PRIORITY_NORMAL, entry).status, STATUS_OK);
+    compare_bytes(OUT, 0, n * sizeof(int32_t));
     stop();
 }
 
@@ -582,6 +639,6 @@ static void test_a_segment_that_comes_again(void)
     stop();
 }
 
-CHECK_MAIN(CHECK_TEST(test_map_ops), CHECK_TEST(test_sincos), CHECK_TEST(test_sum),
-           CHECK_TEST(test_timing), CHECK_TEST(test_many_at_once),
+CHECK_MAIN(CHECK_TEST(test_map_ops), CHECK_TEST(test_align_score), CHECK_TEST(test_sincos),
+           CHECK_TEST(test_sum), CHECK_TEST(test_timing), CHECK_TEST(test_many_at_once),
            CHECK_TEST(test_a_segment_that_comes_again))

@@ -73,7 +73,8 @@ static void test_probe(void)
     CHECK_HAS(output, "\nbulk_chunks=");
     CHECK_HAS(output, "\nbulk_bytes=");
     CHECK_HAS(output, "\nthreads=");
-    CHECK_HAS(output, "\nops=copy,gray,iterate,minhash,rs16,saxpy,sha256,sincos,sum\n");
+    CHECK_HAS(output, "\nops=align_score,copy,dhash,gray,iterate,minhash,resize,rs16,saxpy,sha256,"
+                      "sincos,sum\n");
 }
 
 static void test_command_line(void)
@@ -105,11 +106,11 @@ static void test_greeting(void)
     CHECK_GE(front.caps.n_devices, 1);
     CHECK_EQ(front.caps.n_threads > 0, backend()->has_threads);
     CHECK_GE(front.caps.bulk_chunks, 2);
-    CHECK_EQ(front.caps.n_ops, 9);
+    CHECK_EQ(front.caps.n_ops, 12);
     for (uint32_t i = 0; i < front.caps.n_ops; i++) {
         CHECK_EQ(manifest_check(&front.ops[i], &failure), 0);
     }
-    CHECK_STR(front.ops[0].name, "copy");
+    CHECK_STR(front.ops[0].name, "align_score");
 }
 
 static void test_process_settings(void)
