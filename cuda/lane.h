@@ -1,20 +1,28 @@
 /*
- * Lane: a number of each of several records at once, for ops that use GP_MAP_LANES().
+ * Lane: several numbers at once, for ops that use GP_MAP_LANES() or GP_MAP_BLOCKS().
  *
  * lane_u32 is a plain uint32_t in a kernel and a vector in C, of 4 lanes (every processor), 8
- * (AVX2) or 16 (AVX-512): GP_LANES.  + & | ^ ~ and shifts by constants work on both.  lane_i16 is
- * a number that fits 16 bits, with its sign: an int in a kernel, GP_LANES_16 lanes in C.  + and -
- * work on both.  Little-endian only.
+ * (AVX2) or 16 (AVX-512): GP_LANES.  + & | ^ ~ and shifts by constants work on both.  lane_u64 is
+ * likewise GP_LANES_64 numbers of 64 bits.  lane_i16 is a number that fits 16 bits, with its sign:
+ * an int in a kernel, GP_LANES_16 lanes in C.  + and - work on both.  Little-endian only.
  */
 #pragma once
 
 #include "cuda/op.h"
 
+#if defined(__x86_64__) && !defined(__CUDACC__)
+#include <immintrin.h>
+#endif
+
 #ifdef __CUDACC__
+#define GP_LANES_64 1
 typedef uint32_t lane_u32;
+typedef uint64_t lane_u64;
 typedef int lane_i16;
 #else
+#define GP_LANES_64 (GP_LANES / 2)
 typedef uint32_t lane_u32 __attribute__((vector_size(4 * GP_LANES)));
+typedef uint64_t lane_u64 __attribute__((vector_size(4 * GP_LANES)));
 typedef int16_t lane_i16 __attribute__((vector_size(2 * GP_LANES_16)));
 #endif
 
@@ -40,6 +48,53 @@ GP_INLINE uint32_t lane_get(lane_u32 x, uint32_t lane)
 {
     (void)lane;
     return x;
+}
+
+GP_INLINE lane_u64 lane_all_64(uint64_t x)
+{
+    return x;
+}
+
+GP_INLINE lane_u64 lane_load_64(const uint64_t numbers[GP_LANES_64])
+{
+    return numbers[0];
+}
+
+/* The products of the lower halves; by name, or the compiler forgets that the others are 0. */
+GP_INLINE lane_u64 lane_mul_64(lane_u64 x, lane_u64 y)
+{
+    uint64_t product;
+
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"((uint32_t)x), "r"((uint32_t)y));
+    return product;
+}
+
+/* The lower halves of GP_LANES_64 numbers, and one of those. */
+GP_INLINE lane_u32 lane_low(lane_u64 x)
+{
+    return (uint32_t)x;
+}
+
+GP_INLINE uint32_t lane_get_low(lane_u32 x, uint32_t lane)
+{
+    (void)lane;
+    return x;
+}
+
+GP_INLINE lane_u32 lane_min(lane_u32 x, lane_u32 y)
+{
+    return min(x, y);
+}
+
+/* What threads of a block gather in GP_SHARED memory, several at once. */
+GP_INLINE void lane_gather_min(lane_u32 *shared, lane_u32 x)
+{
+    atomicMin(shared, x);
+}
+
+GP_INLINE void lane_gather_xor(lane_u32 *shared, lane_u32 x)
+{
+    atomicXor(shared, x);
 }
 
 GP_INLINE lane_i16 lane_all_16(int16_t x)
@@ -100,6 +155,65 @@ GP_INLINE lane_u32 lane_all(uint32_t x)
 GP_INLINE uint32_t lane_get(lane_u32 x, uint32_t lane)
 {
     return x[lane];
+}
+
+GP_INLINE lane_u64 lane_all_64(uint64_t x)
+{
+    return x + (lane_u64){0};
+}
+
+GP_INLINE lane_u64 lane_load_64(const uint64_t numbers[GP_LANES_64])
+{
+    lane_u64 x;
+
+    memcpy(&x, numbers, sizeof(x));
+    return x;
+}
+
+GP_INLINE lane_u64 lane_mul_64(lane_u64 x, lane_u64 y)
+{
+#if !defined(__x86_64__)
+    return (x & UINT32_MAX) * (y & UINT32_MAX);
+#elif GP_LANES == 4
+    return (lane_u64)_mm_mul_epu32((__m128i)x, (__m128i)y);
+#elif GP_LANES == 8
+    return (lane_u64)_mm256_mul_epu32((__m256i)x, (__m256i)y);
+#else
+    return (lane_u64)_mm512_mul_epu32((__m512i)x, (__m512i)y);
+#endif
+}
+
+GP_INLINE lane_u32 lane_low(lane_u64 x)
+{
+    return (lane_u32)x;
+}
+
+GP_INLINE uint32_t lane_get_low(lane_u32 x, uint32_t lane)
+{
+    return x[2 * lane];
+}
+
+GP_INLINE lane_u32 lane_min(lane_u32 x, lane_u32 y)
+{
+#if GP_LANES == 4
+    const lane_u32 is_less = (lane_u32)(x < y);
+
+    return (x & is_less) | (y & ~is_less);
+#elif GP_LANES == 8
+    return (lane_u32)_mm256_min_epu32((__m256i)x, (__m256i)y);
+#else
+    return (lane_u32)_mm512_min_epu32((__m512i)x, (__m512i)y);
+#endif
+}
+
+GP_INLINE void lane_gather_min(lane_u32 *shared, lane_u32 x)
+{
+    *shared = lane_min(*shared, x);
+}
+
+GP_INLINE void lane_gather_xor(lane_u32 *shared, lane_u32 x)
+{
+    *shared ^= x;
 }
 
 GP_INLINE lane_i16 lane_all_16(int16_t x)

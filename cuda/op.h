@@ -2,7 +2,7 @@
  * Op: what the file of an op is written with (to be installed as <gpupipe/op.h>).
  *
  * How to add an op.  Write cuda/ops/NAME.cu in the C that nvcc takes as well (cast every void
- * pointer, no VLAs, no compound literals in device code): a `struct NAME_params`, one of the four
+ * pointer, no VLAs, no compound literals in device code): a `struct NAME_params`, one of the five
  * bodies below, and, under GP_HOST, a `static const struct manifest_op NAME_manifest` and GP_CODE.
  * Add a line to cuda/ops/ops.list, and tests/ops/test_NAME.c, with a row in the meson.build beside
  * it, against a reference that shares no code with the op.  From the one file come the loop of the
@@ -20,6 +20,10 @@
  *                                       long: a warp on a GPU, one thread on a CPU.  Member
  *                                       gp_member() of GP_TEAM takes its share of a loop; all of
  *                                       them come to each gp_team_sum().
+ *   GP_MAP_BLOCKS(NAME, n_steps) { .. } A step of GP_MAP by a block of a GPU: thread GP_THREAD of
+ *                                       GP_THREADS takes its part of each loop, they share what is
+ *                                       GP_SHARED, and all come to each GP_SYNC().  In C it is one
+ *                                       thread, which has lane.h's vectors in each width as well.
  *   GP_REDUCE(NAME, leaf, n_lanes)      Anything that adds up; its functions are named below.
  *
  * Constants (GP_CONST_IN) are the same for all records of a call.  Record i of a varying input is
@@ -37,6 +41,7 @@
  * struct op_chunk:
  *   gp_NAME_map(params, table, n_chunks)       grid (x, y) of any size, 1-D blocks of whole warps:
  *                                              y strides over chunks, x over the steps of a chunk
+ *                                              (GP_MAP_BLOCKS: a block for each of them)
  *   gp_NAME_leaves(params, table, n_chunks)    the same, with blocks of exactly n_lanes threads: y
  *                                              strides over chunks, x over the leaves of a chunk
  *   gp_NAME_merge(params, fold, partials, n, ret_fold)   one thread

@@ -73,6 +73,33 @@ GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
     static void name##_lanes(const struct name##_params *params, const struct op_record *records,  \
                              uint32_t n_records)
 
+/* A block is one thread. */
+#define GP_THREADS 1u
+#define GP_THREAD  0u
+#define GP_SHARED
+#define GP_SYNC() ((void)0)
+
+#define GP_MAP_BLOCKS(name, n_steps)                                                               \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, size_t i);                  \
+    GP_LANES_MAP(name, GP_LANES);                                                                  \
+    GP_LANES_MAP(name, GP_LANES)                                                                   \
+    {                                                                                              \
+        const struct name##_params local_params = *(const struct name##_params *)block;            \
+        const struct name##_params *params = &local_params;                                        \
+        for (uint32_t c = 0; c < n_chunks; c++) {                                                  \
+            const struct op_chunk local_chunk = chunks[c];                                         \
+            const struct op_chunk *chunk = &local_chunk;                                           \
+            const size_t n = (n_steps);                                                            \
+            for (size_t i = 0; i < n; i++) {                                                       \
+                name##_step(params, chunk, i);                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    GP_LANES_PICK(name)                                                                            \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, size_t i)
+
 /* The map function that is built for this many lanes. */
 #define GP_LANES_MAP(name, n_lanes)                                                                \
     void GP_PASTE(op_##name##_map_x, n_lanes)(const void *block, const struct op_chunk *chunks,    \

@@ -1,6 +1,6 @@
 /*
- * Op, as kernels: what GP_MAP and its kin are under nvcc.  Included by op.h, which
- * has the shape of each kernel's launch.
+ * Op, as kernels: what GP_MAP and its kin are under nvcc.  Included by op.h, which has the shape of
+ * each kernel's launch.
  */
 #pragma once
 
@@ -76,6 +76,30 @@ GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
     }                                                                                              \
     static __device__ void name##_lanes(const struct name##_params *params,                        \
                                         const struct op_record *records, uint32_t n_records)
+
+#define GP_THREADS blockDim.x
+#define GP_THREAD  threadIdx.x
+#define GP_SHARED  __shared__
+#define GP_SYNC()  __syncthreads()
+
+#define GP_MAP_BLOCKS(name, n_steps)                                                               \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, size_t i);                  \
+    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
+                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    {                                                                                              \
+        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
+            const struct op_chunk local_chunk = table[c];                                          \
+            const struct op_chunk *chunk = &local_chunk;                                           \
+            const size_t n = (n_steps);                                                            \
+            for (size_t i = blockIdx.x; i < n; i += gridDim.x) {                                   \
+                name##_step(params, chunk, i);                                                     \
+                GP_SYNC(); /* nobody begins while another still reads what they share */           \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
+                               GP_UNUSED const struct op_chunk *chunk, size_t i)
 
 #define GP_REDUCE(name, leaf, n_lanes)                                                             \
     GP_FOLD(name)                                                                                  \

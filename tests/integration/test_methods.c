@@ -133,8 +133,9 @@ static void check_op(const msgpack_object *op)
 
 static void test_op_list_describes_every_op(void)
 {
-    static const char *const names[] = {"align_score", "copy",  "dhash",  "gray",   "iterate",
-                                        "resize",      "saxpy", "sha256", "sincos", "sum"};
+    static const char *const names[] = {"align_score", "copy",    "dhash",  "gray",
+                                        "iterate",     "minhash", "resize", "rs16",
+                                        "saxpy",       "sha256",  "sincos", "sum"};
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
     const msgpack_object *all = wire_call(wire, "op.list", "[]");

@@ -71,6 +71,9 @@ static void test_parameters_and_record_sizes(void)
     };
     const struct value block = {.name = "block", .kind = VALUE_INT, .i = LIMIT_RECORD};
     const struct value size = {.name = "size", .kind = VALUE_INT, .i = 77};
+    const struct value slices[] = {{.name = "k", .kind = VALUE_INT, .i = 3},
+                                   {.name = "m", .kind = VALUE_INT, .i = 2},
+                                   {.name = "n", .kind = VALUE_INT, .i = 5}};
 
     check_sizes("align_score", NULL, 0, 256, 4);
     check_sizes("copy", NULL, 0, 1, 1);
@@ -78,8 +81,10 @@ static void test_parameters_and_record_sizes(void)
     check_sizes("dhash", image, 2, 105, 8);
     check_sizes("gray", NULL, 0, 3, 1);
     check_sizes("iterate", NULL, 0, 4, 4);
+    check_sizes("minhash", NULL, 0, 4, 512);
     check_sizes("resize", image, 4, 105, 18);
     check_sizes("resize", image, 5, 112, 18);
+    check_sizes("rs16", slices, 3, 30, 20);
     check_sizes("saxpy", &a, 1, 4, 4);
     check_sizes("sha256", NULL, 0, 4096, 32);
     check_sizes("sha256", &block, 1, LIMIT_RECORD, 32);
@@ -103,11 +108,15 @@ static void test_wrong_parameters_are_refused(void)
         {.name = "width", .i = 5}, {.name = "height", .i = 7}, {.name = "pitch", .i = 14}};
     const struct value length = {.name = "length", .kind = VALUE_INT, .i = 513};
     const struct value none = {.name = "block", .kind = VALUE_INT, .i = 0};
+    const struct value k = {.name = "k", .kind = VALUE_INT, .i = 3};
     const struct value n = {.name = "n", .kind = VALUE_INT, .i = -1};
+    const struct value ngram = {.name = "ngram", .kind = VALUE_INT, .i = 65};
     const struct value large = {.name = "size", .kind = VALUE_INT, .i = LIMIT_RECORD + 1};
 
     check_refused("align_score", &length, 1, STATUS_RANGE, "length");
     check_refused("dhash", image, 3, STATUS_RANGE, "pitch");
+    check_refused("minhash", &ngram, 1, STATUS_RANGE, "ngram");
+    check_refused("rs16", &k, 1, STATUS_INVALID_PARAM, "m");
     check_refused("saxpy", NULL, 0, STATUS_INVALID_PARAM, "a");
     check_refused("sha256", &none, 1, STATUS_RANGE, "block");
     check_refused("iterate", &n, 1, STATUS_RANGE, "n");

@@ -13,7 +13,7 @@
 
 #define FRONT_PATIENCE_MS 60000
 #define FRONT_SEGMENTS    8
-#define FRONT_JOBS        32
+#define FRONT_JOBS        64
 #define FRONT_OPS         16
 
 /* An answered entry, in the order of answers. */

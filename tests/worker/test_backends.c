@@ -21,8 +21,10 @@ enum { CPU, CUDA, N_BACKENDS };
 #define IN_0         0u /* segments, in both workers */
 #define IN_1         1u
 #define OUT          2u
+#define CONSTS       3u
 #define SEGMENT_SIZE (20u << 20)
 #define SLACK        4096u /* looked at behind an output */
+#define CONST_ROOM   8192u /* for one constant of one job */
 
 static struct front fronts[N_BACKENDS]; /* of the running test */
 
@@ -34,6 +36,7 @@ static void start(void)
         front_add_segment(&fronts[b], IN_0, SEGMENT_SIZE);
         front_add_segment(&fronts[b], IN_1, SEGMENT_SIZE);
         front_add_segment(&fronts[b], OUT, SEGMENT_SIZE);
+        front_add_segment(&fronts[b], CONSTS, FRONT_JOBS * LIMIT_CONSTS * CONST_ROOM);
     }
 }
 
@@ -144,6 +147,13 @@ static struct work_result run_both(enum priority priority, struct work_entry ent
         .name = "filter", .kind = VALUE_STRING, .s = (word)                                        \
     }
 
+/* Of rs16. */
+#define SLICES(n_in, n_out, n_words)                                                               \
+    {.name = "k", .i = (n_in)}, {.name = "m", .i = (n_out)},                                       \
+    {                                                                                              \
+        .name = "n", .i = (n_words)                                                                \
+    }
+
 static const struct row {
     const char *op;
     struct value params[8]; /* up to the first without a name */
@@ -164,10 +174,18 @@ static const struct row {
     {"iterate", {{.name = "n", .i = 0}}, false},
     {"iterate", {{.name = "n", .i = 1}}, false},
     {"iterate", {{.name = "n", .i = 30}}, false},
+    {"minhash", {{.name = "permutations", .i = 1}}, false},
+    {"minhash", {{.name = "permutations", .i = 128}, {.name = "ngram", .i = 9}}, false},
+    {"minhash", {{.name = "permutations", .i = 300}, {.name = "seed", .i = UINT32_MAX}}, false},
     {"resize", {IMAGE(5, 3, 1, 7), RESULT(9, 8, "nearest")}, false},
     {"resize", {IMAGE(130, 40, 3, 391), RESULT(20, 31, "box")}, false},
     {"resize", {IMAGE(130, 40, 4, 520), RESULT(20, 61, "bilinear")}, false},
     {"resize", {IMAGE(1500, 300, 2, 3000), RESULT(7, 3, "bilinear")}, false},
+    {"rs16", {SLICES(1, 1, 16)}, false},
+    {"rs16", {SLICES(10, 9, 257)}, false},
+    {"rs16", {SLICES(16, 8, 4096)}, false},
+    {"rs16", {SLICES(300, 3, 3)}, false},
+    {"rs16", {SLICES(100, 20, 5000)}, false},
     {"saxpy", {{.name = "a", .kind = VALUE_FLOAT, .f = 2.5}}, false},
     {"saxpy", {{.name = "a", .kind = VALUE_FLOAT, .f = -1e-30}}, false},
     {"sha256", {{.name = "block", .i = 1}}, true},
@@ -189,6 +207,25 @@ struct job {
     bool has_tail;
 };
 
+/* Fresh constants for the job that slot is set to. */
+static void set_consts(const struct manifest_op *op, uint32_t slot, const uint8_t *params)
+{
+    static uint64_t last_id;
+    struct failure failure;
+    uint32_t size;
+
+    for (uint32_t i = 0; i < op->n_consts; i++) {
+        const size_t offset = (slot * LIMIT_CONSTS + i) * CONST_ROOM;
+        const struct job_const constant = {.ref = WORK_REF(CONSTS, offset), .id = ++last_id};
+
+        CHECK_EQ(manifest_record_size(op, &op->consts[i], params, &size, &failure), 0);
+        CHECK_LE(size, CONST_ROOM);
+        fill(CONSTS, offset, size, false);
+        fronts[CPU].jobs[slot].consts[i] = constant;
+        fronts[CUDA].jobs[slot].consts[i] = constant;
+    }
+}
+
 static struct job open_job(const struct row *row, uint32_t slot)
 {
     uint32_t index = front_op(&fronts[CPU], row->op);
@@ -204,6 +241,7 @@ static struct job open_job(const struct row *row, uint32_t slot)
     CHECK_EQ(manifest_pack(job.op, row->params, n_params, params, &failure), 0);
     front_set_job(&fronts[CPU], slot, index, params, sizeof(params));
     front_set_job(&fronts[CUDA], slot, index, params, sizeof(params));
+    set_consts(job.op, slot, params);
     CHECK_EQ(job.op->n_out, 1);
     for (uint32_t i = 0; i < job.op->n_in; i++) {
         CHECK_EQ(manifest_record_size(job.op, &job.op->in[i], params, &job.in_size[i], &failure),
@@ -228,6 +266,25 @@ static struct work_entry map_entry(const struct job *job, uint32_t n_records, si
     return entry;
 }
 
+/*
+ * The varying input of these records, input 1, and its ends, input 0: records of about 60 bytes,
+ * some of none, few of them longer.  Returns its size.
+ */
+static uint64_t fill_varying(uint32_t n_records)
+{
+    const uint64_t size = MIN((uint64_t)n_records * 60 + 5000, max_bytes());
+    uint32_t *ends = (void *)bytes_of(CPU, IN_0);
+    uint64_t end = 0;
+
+    fill(IN_1, 0, size, false);
+    for (uint32_t i = 0; i < n_records; i++) {
+        end = i == n_records - 1 ? size : end + random_below(2 * (size - end) / (n_records - i));
+        ends[i] = (uint32_t)end;
+    }
+    memcpy(bytes_of(CUDA, IN_0), ends, n_records * sizeof(*ends));
+    return size;
+}
+
 static void check_map(const struct job *job, uint32_t n_records, uint32_t tail_size)
 {
     struct work_entry entry = map_entry(job, n_records, 0, 0);
@@ -237,6 +294,9 @@ static void check_map(const struct job *job, uint32_t n_records, uint32_t tail_s
     entry.tail_size = tail_size;
     for (uint32_t i = 0; i < job->op->n_in; i++) {
         fill(i == 0 ? IN_0 : IN_1, 0, (size_t)n_records * job->in_size[i], false);
+    }
+    if (manifest_varying(job->op) != 0) {
+        entry.varying_size = fill_varying(n_records);
     }
     fill(OUT, 0, out_size + SLACK, false);
     result = run_both((enum priority)random_below(PRIORITY_COUNT), entry);
@@ -499,6 +559,8 @@ static uint32_t submit_many(const struct job *jobs, uint32_t first_job, struct o
         n_records = 1 + (uint32_t)random_below(MIN(UINT64_C(200000), max_bytes()) / job->largest);
         entry = map_entry(job, n_records, 4 * random_below(1 << 18), offset);
         entry.flags = random_below(2) == 0 ? WORK_TIMED : 0;
+        /* Its ends are random: they point anywhere. */
+        entry.varying_size = manifest_varying(job->op) != 0 ? random_below(5000) : 0;
         ret_outputs[i].offset = offset;
         ret_outputs[i].size = (size_t)n_records * job->out_size;
         ret_outputs[i].op = job->op;

@@ -73,7 +73,8 @@ static void test_probe(void)
     CHECK_HAS(output, "\nbulk_chunks=");
     CHECK_HAS(output, "\nbulk_bytes=");
     CHECK_HAS(output, "\nthreads=");
-    CHECK_HAS(output, "\nops=align_score,copy,dhash,gray,iterate,resize,saxpy,sha256,sincos,sum\n");
+    CHECK_HAS(output, "\nops=align_score,copy,dhash,gray,iterate,minhash,resize,rs16,saxpy,sha256,"
+                      "sincos,sum\n");
 }
 
 static void test_command_line(void)
@@ -105,7 +106,7 @@ static void test_greeting(void)
     CHECK_GE(front.caps.n_devices, 1);
     CHECK_EQ(front.caps.n_threads > 0, backend()->has_threads);
     CHECK_GE(front.caps.bulk_chunks, 2);
-    CHECK_EQ(front.caps.n_ops, 10);
+    CHECK_EQ(front.caps.n_ops, 12);
     for (uint32_t i = 0; i < front.caps.n_ops; i++) {
         CHECK_EQ(manifest_check(&front.ops[i], &failure), 0);
     }

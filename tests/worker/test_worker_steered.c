@@ -194,7 +194,7 @@ static const struct bad_entry {
     {"no such job slot",
      STATUS_INTERNAL,
      {.job_slot = FRONT_JOBS, .n_records = 1},
-     "no job slot 32"},
+     "no job slot 64"},
     {"job slot far off",
      STATUS_INTERNAL,
      {.job_slot = UINT32_MAX, .n_records = 1},
