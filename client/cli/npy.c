@@ -341,16 +341,32 @@ static const char *describe(const struct npy *npy, const char *first, char *ret_
     return ret_text;
 }
 
+/* Does a dimension of a record end here?  Dimensions of the array that make it up are passed. */
+static bool take_dim(const struct npy *npy, uint64_t wanted, uint32_t *n_left)
+{
+    uint64_t size = 1;
+
+    if (wanted == 1) {
+        /* It may be left out. */
+        *n_left -= *n_left > 0 && npy->dims[*n_left - 1] == 1;
+        return true;
+    }
+    while (size<wanted && * n_left> 0) {
+        size *= npy->dims[--*n_left];
+    }
+    return size == wanted;
+}
+
 int npy_count(const struct npy *npy, const struct npy *record, uint64_t *ret_n_records,
               struct failure *ret_failure)
 {
-    uint32_t n_leading = npy->n_dims - MIN(npy->n_dims, record->n_dims);
-    bool is_same = npy->dtype == record->dtype && npy->n_dims >= record->n_dims;
+    uint32_t n_left = npy->n_dims;
+    bool is_same = npy->dtype == record->dtype;
     uint64_t n_records = 1;
     char mine[80], theirs[80];
 
-    for (uint32_t i = 0; i < record->n_dims && is_same; i++) {
-        is_same = npy->dims[n_leading + i] == record->dims[i];
+    for (uint32_t i = record->n_dims; i > 0 && is_same; i--) {
+        is_same = take_dim(npy, record->dims[i - 1], &n_left);
     }
     if (!is_same) {
         return fail(ret_failure, STATUS_INVALID_PARAM, NULL,
@@ -358,7 +374,7 @@ int npy_count(const struct npy *npy, const struct npy *record, uint64_t *ret_n_r
                     describe(npy, "", mine, sizeof(mine)),
                     describe(record, "n", theirs, sizeof(theirs)));
     }
-    for (uint32_t i = 0; i < n_leading; i++) {
+    for (uint32_t i = 0; i < n_left; i++) {
         n_records *= npy->dims[i];
     }
     *ret_n_records = n_records;

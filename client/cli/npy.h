@@ -36,7 +36,8 @@ uint64_t npy_size(const struct npy *npy);
 
 /*
  * How many records there are in the array: its last dimensions must be those of `record`, the ones
- * before count records.
+ * before count records.  Several in a row may stand for their product: an image of (height, width,
+ * 3) has records of [height, 3 * width].
  */
 int npy_count(const struct npy *npy, const struct npy *record, uint64_t *ret_n_records,
               struct failure *ret_failure);

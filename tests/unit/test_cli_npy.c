@@ -366,6 +366,35 @@ static void test_records_are_counted(void)
     CHECK_LT(npy_count(&npy, &record, &n, &failure), 0);
 }
 
+static int count(const struct npy *npy, const struct npy *record)
+{
+    uint64_t n = 0;
+
+    return npy_count(npy, record, &n, &failure) < 0 ? -1 : (int)n;
+}
+
+static void test_dimensions_that_make_up_one(void)
+{
+    const struct npy image = {.n_dims = 2, .dims = {301, 609}};
+    const struct npy block = {.n_dims = 1, .dims = {4096}};
+    const struct npy one = {.n_dims = 2, .dims = {1, 1}};
+
+    CHECK_EQ(count(&(struct npy){.n_dims = 3, .dims = {301, 203, 3}}, &image), 1);
+    CHECK_EQ(count(&(struct npy){.n_dims = 4, .dims = {5, 301, 203, 3}}, &image), 5);
+    CHECK_EQ(count(&(struct npy){.n_dims = 4, .dims = {5, 301, 609, 1}}, &image), 5);
+    CHECK_EQ(count(&(struct npy){.n_dims = 4, .dims = {0, 301, 203, 3}}, &image), 0);
+    CHECK_EQ(count(&(struct npy){.n_dims = 4, .dims = {2, 5, 64, 64}}, &block), 10);
+    CHECK_EQ(count(&(struct npy){.n_dims = 1, .dims = {7}}, &one), 7);
+    CHECK_EQ(count(&(struct npy){.n_dims = 3, .dims = {7, 1, 1}}, &one), 7);
+    CHECK_EQ(count(&(struct npy){.n_dims = 0}, &one), 1);
+    /* The same number of elements is not enough. */
+    CHECK_EQ(count(&(struct npy){.n_dims = 3, .dims = {203, 301, 3}}, &image), -1);
+    CHECK_EQ(count(&(struct npy){.n_dims = 1, .dims = {301 * 609}}, &image), -1);
+    CHECK_EQ(count(&(struct npy){.n_dims = 2, .dims = {64, 63}}, &block), -1);
+    CHECK_EQ(count(&(struct npy){.n_dims = 2, .dims = {64, 0}}, &block), -1);
+    CHECK_EQ(count(&(struct npy){.n_dims = 0}, &block), -1);
+}
+
 static void test_a_record_under_parameters(void)
 {
     static const struct manifest_op op = {
@@ -420,4 +449,5 @@ CHECK_MAIN(CHECK_TEST(test_every_dtype_of_numpy), CHECK_TEST(test_shapes_of_nump
            CHECK_TEST(test_numpy_reads_ours), CHECK_TEST(test_ours_comes_back),
            CHECK_TEST(test_dictionaries), CHECK_TEST(test_headers_that_are_damaged),
            CHECK_TEST(test_files_that_end_early), CHECK_TEST(test_records_are_counted),
-           CHECK_TEST(test_a_record_under_parameters), CHECK_TEST(test_formats_of_files))
+           CHECK_TEST(test_dimensions_that_make_up_one), CHECK_TEST(test_a_record_under_parameters),
+           CHECK_TEST(test_formats_of_files))
