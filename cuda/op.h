@@ -89,6 +89,13 @@
 #define GP_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Before a loop that nvcc is to leave one: it unrolls what surrounds much code, for nothing. */
+#ifdef __CUDACC__
+#define GP_ROLLED _Pragma("unroll 1")
+#else
+#define GP_ROLLED
+#endif
+
 /* Array number k of the chunk, aligned for its dtype and no more. */
 #define GP_IN(k, type)  ((const type *)chunk->in[k])
 #define GP_OUT(k, type) ((type *)chunk->out[k])

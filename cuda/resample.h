@@ -65,6 +65,7 @@ GP_INLINE struct resample_window resample_window(const struct resample_axis *axi
                        resample_weigh(axis, &window, window.n - 1);
         return window;
     }
+    GP_ROLLED
     for (uint32_t k = 0; k < window.n; k++) {
         window.total += resample_weigh(axis, &window, k);
     }
@@ -76,6 +77,7 @@ GP_INLINE void resample_weights(const struct resample_axis *axis,
                                 const struct resample_window *window, uint32_t k, uint32_t n,
                                 uint32_t *ret_weights)
 {
+    GP_ROLLED
     for (uint32_t j = 0; j < n; j++) {
         const double weight = resample_weigh(axis, window, k + j) / window->total;
 

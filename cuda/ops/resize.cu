@@ -126,6 +126,7 @@ GP_INLINE void resize_pixel(struct resize_strip *strip, uint32_t c, uint32_t y, 
 GP_INLINE void resize_pixels(struct resize_strip *strip, uint32_t y, uint32_t channels,
                              uint8_t *ret_pixels)
 {
+    GP_ROLLED
     for (uint32_t c = 0; c < strip->n_columns; c++) {
         resize_pixel(strip, c, y, channels, ret_pixels + (size_t)c * channels);
     }
@@ -166,6 +167,7 @@ GP_INLINE void resize_write(struct resize_strip *strip, uint32_t i, uint8_t *out
     for (uint32_t v = 0; v < n_values; v++) {
         sums[v] = RESAMPLE_HALF;
     }
+    GP_ROLLED
     for (uint32_t k = 0; k < window.n; k++) {
         const uint8_t *row = resize_row(strip, window.first + k);
         uint32_t weight;
@@ -193,6 +195,7 @@ GP_MAP(resize, resize_steps(params) * chunk->n_records)
 
     resize_open(params, GP_IN(0, uint8_t) + record * params->height * params->pitch, column,
                 &strip);
+    GP_ROLLED
     for (uint32_t y = row; y < end; y++) {
         resize_write(&strip, y, out + y * out_pitch + (size_t)column * params->channels);
     }

@@ -1,11 +1,13 @@
 /*
  * bench_ops: how fast each op is, its data at hand: no daemon, no socket.
  *
- *     core      the op's code called directly, one thread
- *     library   the best library on one core, where one is at hand: OpenSSL for sha256, parasail
- * for align_score cpu       the CPU worker, chunks of its own size, all of them in its queue gpu
- * the GPU worker's kernel, all data in one launch, without the copies: the worker's own clock. Only
- * where there is a device gpu_chunk likewise, one chunk of the worker's own size after the other
+ *     core       the op's code called directly, one thread
+ *     library    the best library on one core, where one is at hand: OpenSSL for sha256, parasail
+ *                for align_score
+ *     cpu        the CPU worker, chunks of its own size, all of them in its queue
+ *     gpu        the GPU worker's kernel, all data in one launch, without the copies: the worker's
+ *                own clock; only where there is a device
+ *     gpu_chunk  likewise, one chunk of the worker's own size after the other
  *
  * Rounds in random order, fresh random data; every output is compared with the core's, and the
  * core's with the library's.
@@ -25,9 +27,10 @@
 #define SIZE_UNIT (1u << 20)
 #define ENTRIES   64u /* in a worker's queue at once; a record more than fits makes it twice that */
 
-/* Segments of every worker: the inputs, then the output. */
-#define SEGMENT_OUT LIMIT_IN
-#define N_SEGMENTS  (LIMIT_IN + 1u)
+/* Segments of every worker: the inputs, the output, the op's constant. */
+#define SEGMENT_OUT   LIMIT_IN
+#define SEGMENT_CONST (LIMIT_IN + 1u)
+#define N_SEGMENTS    (LIMIT_IN + 2u)
 
 enum variant { CORE, LIBRARY, CPU, GPU, GPU_CHUNK, N_VARIANTS };
 
@@ -44,8 +47,9 @@ struct example {
     const char *what; /* for the table */
     struct value params[8];
     void (*fill)(void *bytes, size_t size, uint32_t input);
-    uint32_t share; /* of --size, where a byte costs much: this part of it */
-    bool is_close;  /* both backends differ by their tolerance */
+    uint32_t share;    /* of --size, where a byte costs much: this part of it */
+    bool is_close;     /* both backends differ by their tolerance */
+    uint32_t document; /* bytes of each record of a varying input */
 };
 
 struct bench {
@@ -65,6 +69,8 @@ struct test {
     const struct op_code *code;
     uint8_t params[LIMIT_PARAM_BYTES];
     uint32_t in_sizes[LIMIT_IN]; /* of a record */
+    uint32_t varying;            /* index of the input, or 0 */
+    uint32_t const_size;         /* or 0 */
     uint32_t out_size;           /* of a record; a reduce op's: of a leaf's partial */
     uint32_t largest;            /* of the sizes of a record */
     uint32_t n_records;
@@ -112,6 +118,7 @@ static const struct example examples[] = {
      false},
     {"gray", "", {{.name = ""}}, fill_bytes, 1, false},
     {"iterate", "n=1000", {{.name = "n", .i = 1000}}, fill_floats, 8, false},
+    {"minhash", "4 KiB documents, 128", {{.name = ""}}, fill_bytes, 16, false, .document = 4096},
     {"resize",
      "512x512 RGB to 224x224",
      {{.name = "width", .i = 512},
@@ -121,6 +128,12 @@ static const struct example examples[] = {
       {.name = "out_height", .i = 224}},
      fill_bytes,
      1,
+     false},
+    {"rs16",
+     "k=32 n=4096 m=8",
+     {{.name = "k", .i = 32}, {.name = "n", .i = 4096}, {.name = "m", .i = 8}},
+     fill_bytes,
+     2,
      false},
     {"saxpy", "a=2.5", {{.name = "a", .kind = VALUE_FLOAT, .f = 2.5}}, fill_floats, 1, false},
     {"sha256", "block=4096", {{.name = "block", .i = 4096}}, fill_bytes, 1, false},
@@ -143,12 +156,33 @@ static size_t out_bytes(const struct test *test, uint32_t n_records)
     return n * test->out_size;
 }
 
+static uint32_t varying_size(const struct test *test, uint32_t n_records)
+{
+    return test->varying != 0 ? n_records * test->example->document : 0;
+}
+
+/* The ends of the varying input's records, in chunks of n_each, each of which counts from its own
+ * start. */
+static void write_ends(const struct test *test, uint32_t n_each)
+{
+    const struct manifest_op *op = test->code->manifest;
+    uint32_t *ends = (uint32_t *)test->bench->segments[manifest_ends(op)];
+
+    for (uint32_t i = 0; test->varying != 0 && i < test->n_records; i++) {
+        ends[i] = (i % n_each + 1) * test->example->document;
+    }
+}
+
 static double run_core(const struct test *test)
 {
     struct bench *bench = test->bench;
-    struct op_chunk chunk = {.out = {bench->segments[SEGMENT_OUT]}, .n_records = test->n_records};
+    struct op_chunk chunk = {.out = {bench->segments[SEGMENT_OUT]},
+                             .consts = {bench->segments[SEGMENT_CONST]},
+                             .varying_size = varying_size(test, test->n_records),
+                             .n_records = test->n_records};
     uint64_t start_ns;
 
+    write_ends(test, test->n_records);
     for (uint32_t k = 0; k < test->code->manifest->n_in; k++) {
         chunk.in[k] = bench->segments[k];
     }
@@ -181,6 +215,7 @@ static struct work_entry make_entry(const struct test *test, uint32_t first, uin
         .kind = is_reduce(test) ? WORK_LEAVES : WORK_MAP,
         .flags = WORK_TIMED,
         .n_records = n_records,
+        .varying_size = varying_size(test, n_records),
     };
 
     for (uint32_t k = 0; k < op->n_in; k++) {
@@ -206,9 +241,11 @@ static double run_cpu(const struct test *test)
     struct front *front = &test->bench->cpu;
     const size_t least = test->bench->options->size / ENTRIES;
     const uint32_t n_each = records_of(test, MAX((size_t)front->caps.chunk_size, least));
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns;
     uint32_t n = 0;
 
+    write_ends(test, n_each);
+    start_ns = now_ns();
     for (uint32_t first = 0; first < test->n_records; first += n_each) {
         struct work_entry entry = make_entry(test, first, MIN(n_each, test->n_records - first));
 
@@ -229,6 +266,7 @@ static double run_gpu(const struct test *test, uint32_t n_each)
     struct front *front = &test->bench->gpu;
     uint64_t compute_ns = 0;
 
+    write_ends(test, n_each);
     for (uint32_t first = 0; first < test->n_records; first += n_each) {
         struct work_result result = front_run(
             front, PRIORITY_BULK, make_entry(test, first, MIN(n_each, test->n_records - first)));
@@ -331,6 +369,16 @@ static uint32_t record_size(const struct test *test, const struct manifest_array
     return size;
 }
 
+/* The job of either worker, with a constant of its own. */
+static void set_job(const struct test *test, struct front *front)
+{
+    front_set_job(front, 0, front_op(front, test->example->op), test->params, sizeof(test->params));
+    if (test->const_size > 0) {
+        front->jobs[0].consts[0] = (struct job_const){
+            .ref = WORK_REF(SEGMENT_CONST, 0), .id = 1 + (uint64_t)(test->example - examples)};
+    }
+}
+
 static void open_test(struct bench *bench, const struct example *example, struct test *ret_test)
 {
     struct test test = {.bench = bench, .example = example, .code = find_op(example->op)};
@@ -348,6 +396,15 @@ static void open_test(struct bench *bench, const struct example *example, struct
         test.in_sizes[k] = record_size(&test, &op->in[k]);
         test.largest = MAX(test.largest, test.in_sizes[k]);
     }
+    test.varying = manifest_varying(op);
+    if (test.varying != 0) {
+        test.in_sizes[test.varying] = example->document;
+        test.largest = MAX(test.largest, example->document);
+    }
+    if (op->n_consts > 0) {
+        test.const_size = record_size(&test, &op->consts[0]);
+        bench_fill(bench->segments[SEGMENT_CONST], test.const_size);
+    }
     test.out_size = is_reduce(&test) ? op->partial_size : record_size(&test, &op->out[0]);
     test.largest = is_reduce(&test) ? test.largest : MAX(test.largest, test.out_size);
     test.n_records = records_of(&test, bench->options->size / example->share);
@@ -355,11 +412,9 @@ static void open_test(struct bench *bench, const struct example *example, struct
     test.is_used[CORE] = test.is_used[CPU] = true;
     test.is_used[LIBRARY] = test.library != NULL;
     test.is_used[GPU] = test.is_used[GPU_CHUNK] = bench->has_gpu;
-    front_set_job(&bench->cpu, 0, front_op(&bench->cpu, example->op), test.params,
-                  sizeof(test.params));
+    set_job(&test, &bench->cpu);
     if (bench->has_gpu) {
-        front_set_job(&bench->gpu, 0, front_op(&bench->gpu, example->op), test.params,
-                      sizeof(test.params));
+        set_job(&test, &bench->gpu);
     }
     *ret_test = test;
 }
