@@ -231,8 +231,8 @@ static void test_wrong_constants(void)
             "[" PALETTE ", {consts: [%lu]}, [<100>]]", a);
     REFUSED(wire, "INVALID_PARAM", "consts", "3 elements are more than 2", "run",
             "[" PALETTE ", {consts: [%lu, %lu, 1]}, [<100>]]", a, b);
-    REFUSED(wire, "INVALID_PARAM", "consts", "op affine takes 0 constants, not 1", "job.open",
-            "['affine', {}, {consts: [%lu]}]", a);
+    REFUSED(wire, "INVALID_PARAM", "consts", "op spans takes 0 constants, not 1", "job.open",
+            "['spans', {}, {consts: [%lu]}]", a);
     REFUSED(wire, "RANGE", "consts", "constant colors of op palette has 800 bytes", "run",
             "[" PALETTE ", {consts: [%lu, %lu]}, [<100>]]", b, a);
     REFUSED(wire, "RANGE", "consts", "has 796 bytes under these parameters, not 800", "job.open",
@@ -296,7 +296,8 @@ static void test_room_for_constants(void)
     wire_call(wire, "const.put", "[{}, [<16777216>]]");
     wire_call(wire, "const.put", "[{}, [<5000000>]]");
     REFUSED(wire, "QUOTA", "", "41943040 bytes of the pool", "const.put", "[{}, [<9000000>]]");
-    wire_output(wire_call(wire, "run", "['affine', {}, {}, [<400>]]"), 400);
+    wire_output(
+        wire_call(wire, "run", "['spans', {}, {}, [%b, <8>]]", (uint32_t[]){1, 4}, (size_t)8), 16);
     wire_call(wire, "const.drop", "[%lu]", first);
     wire_call(wire, "const.put", "[{}, [<9000000>]]");
 }
