@@ -1,5 +1,5 @@
 /*
- * bench_ops: how fast each op is, its data at hand: no daemon, no socket.
+ * bench_ops: how fast each op is, its data at hand; and through a daemon's socket.
  *
  *     core       the op's code called directly, one thread
  *     library    the best library on one core, where one is at hand: OpenSSL for sha256, parasail
@@ -8,16 +8,20 @@
  *     gpu        the GPU worker's kernel, all data in one launch, without the copies: the worker's
  *                own clock; only where there is a device
  *     gpu_chunk  likewise, one chunk of the worker's own size after the other
+ *     socket     a job of a program that has libgpupipe, on a daemon of this build: on the GPU
+ * where there is one.  Of an op that reduces there is none to compare
  *
  * Rounds in random order, fresh random data; every output is compared with the core's, and the
  * core's with the library's.
  */
+#include "client/gpupipe.h"
 #include "cuda/registry.h"
 #include "proto/shm.h"
 #include "proto/util.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_options.h"
 #include "tests/bench/contest.h"
+#include "tests/bench/example.h"
 #include "tests/bench/library.h"
 #include "tests/bench/rig.h"
 
@@ -32,7 +36,10 @@
 #define SEGMENT_CONST (LIMIT_IN + 1u)
 #define N_SEGMENTS    (LIMIT_IN + 2u)
 
-enum variant { CORE, LIBRARY, CPU, GPU, GPU_CHUNK, N_VARIANTS };
+/* A push's largest array. */
+#define PUSH_SIZE (4u << 20)
+
+enum variant { CORE, LIBRARY, CPU, GPU, GPU_CHUNK, SOCKET, N_VARIANTS };
 
 struct options {
     const char *op;
@@ -41,21 +48,12 @@ struct options {
     uint32_t n_rounds;
 };
 
-/* What is measured of an op. */
-struct example {
-    const char *op;
-    const char *what; /* for the table */
-    struct value params[8];
-    void (*fill)(void *bytes, size_t size, uint32_t input);
-    uint32_t share;    /* of --size, where a byte costs much: this part of it */
-    bool is_close;     /* both backends differ by their tolerance */
-    uint32_t document; /* bytes of each record of a varying input */
-};
-
 struct bench {
     const struct options *options;
     struct front cpu, gpu;
     bool has_gpu;
+    struct bench_daemon daemon;
+    struct gpupipe *client;
     int fds[N_SEGMENTS];
     uint8_t *segments[N_SEGMENTS];
     uint8_t *want; /* the core's output of this round */
@@ -71,74 +69,12 @@ struct test {
     uint32_t in_sizes[LIMIT_IN]; /* of a record */
     uint32_t varying;            /* index of the input, or 0 */
     uint32_t const_size;         /* or 0 */
+    uint64_t const_id;           /* at the daemon */
     uint32_t out_size;           /* of a record; a reduce op's: of a leaf's partial */
     uint32_t largest;            /* of the sizes of a record */
     uint32_t n_records;
     library_function *library;
     bool is_used[N_VARIANTS];
-};
-
-/* ---- examples ------------------------------------------------------------------------------- */
-
-static void fill_bytes(void *bytes, size_t size, uint32_t input)
-{
-    (void)input;
-    bench_fill(bytes, size);
-}
-
-static void fill_floats(void *bytes, size_t size, uint32_t input)
-{
-    (void)input;
-    subject_fill(bytes, size);
-}
-
-/* Two sequences of four letters, and whole lengths. */
-static void fill_pairs(void *bytes, size_t size, uint32_t input)
-{
-    uint8_t *letters = bytes;
-
-    if (input == 2) {
-        memset(bytes, 0xff, size);
-        return;
-    }
-    bench_fill(bytes, size);
-    for (size_t i = 0; i < size; i++) {
-        letters[i] = (uint8_t) "ACGT"[letters[i] % 4];
-    }
-}
-
-static const struct example examples[] = {
-    {"align_score", "length=256", {{.name = "length", .i = 256}}, fill_pairs, 8, false},
-    {"copy", "size=4096", {{.name = "size", .i = 4096}}, fill_bytes, 1, false},
-    {"dhash",
-     "512x512 RGB",
-     {{.name = "width", .i = 512}, {.name = "height", .i = 512}, {.name = "pitch", .i = 1536}},
-     fill_bytes,
-     1,
-     false},
-    {"gray", "", {{.name = ""}}, fill_bytes, 1, false},
-    {"iterate", "n=1000", {{.name = "n", .i = 1000}}, fill_floats, 8, false},
-    {"minhash", "4 KiB documents, 128", {{.name = ""}}, fill_bytes, 16, false, .document = 4096},
-    {"resize",
-     "512x512 RGB to 224x224",
-     {{.name = "width", .i = 512},
-      {.name = "height", .i = 512},
-      {.name = "pitch", .i = 1536},
-      {.name = "out_width", .i = 224},
-      {.name = "out_height", .i = 224}},
-     fill_bytes,
-     1,
-     false},
-    {"rs16",
-     "k=32 n=4096 m=8",
-     {{.name = "k", .i = 32}, {.name = "n", .i = 4096}, {.name = "m", .i = 8}},
-     fill_bytes,
-     2,
-     false},
-    {"saxpy", "a=2.5", {{.name = "a", .kind = VALUE_FLOAT, .f = 2.5}}, fill_floats, 1, false},
-    {"sha256", "block=4096", {{.name = "block", .i = 4096}}, fill_bytes, 1, false},
-    {"sincos", "", {{.name = ""}}, fill_floats, 1, true},
-    {"sum", "", {{.name = ""}}, fill_floats, 1, false},
 };
 
 /* ---- the variants --------------------------------------------------------------------------- */
@@ -277,6 +213,98 @@ static double run_gpu(const struct test *test, uint32_t n_each)
     return (double)compute_ns * 1e-9;
 }
 
+static void must(const struct bench *bench, int result)
+{
+    if (result < 0) {
+        bench_fail("%s", gpupipe_last_error(bench->client)->message);
+    }
+}
+
+static struct gpupipe_job *open_job(const struct test *test)
+{
+    static const enum gpupipe_kind kinds[] = {
+        [VALUE_INT] = GPUPIPE_INT, [VALUE_FLOAT] = GPUPIPE_FLOAT, [VALUE_STRING] = GPUPIPE_STRING};
+    struct gpupipe_value values[ARRAY_SIZE(test->example->params)] = {0};
+    struct gpupipe_job_opts opts;
+    struct gpupipe_job *job;
+    uint32_t n = 0;
+
+    for (const struct value *value = test->example->params; value->name[0] != '\0'; value++) {
+        values[n++] = (struct gpupipe_value){
+            .name = value->name, .kind = kinds[value->kind], .i = value->i, .f = value->f};
+    }
+    GPUPIPE_INIT(&opts);
+    opts.priority = GPUPIPE_BULK;
+    opts.consts = &test->const_id;
+    opts.n_consts = test->const_size > 0;
+    must(test->bench,
+         gpupipe_job_open(&job, test->bench->client, test->example->op, values, n, &opts));
+    return job;
+}
+
+static struct gpupipe_desc make_push(const struct test *test, struct gpupipe_job *job,
+                                     uint32_t first, uint32_t n_records)
+{
+    struct gpupipe_desc desc;
+
+    GPUPIPE_INIT(&desc);
+    desc.job = job;
+    desc.n_records = n_records;
+    desc.n_in = test->code->manifest->n_in;
+    desc.n_out = 1;
+    for (uint32_t k = 0; k < desc.n_in; k++) {
+        desc.in[k].data = test->bench->segments[k] + (size_t)first * test->in_sizes[k];
+        desc.in[k].size = (uint64_t)n_records * test->in_sizes[k];
+    }
+    desc.out[0].data = test->bench->segments[SEGMENT_OUT] + out_bytes(test, first);
+    desc.out[0].size = out_bytes(test, n_records);
+    return desc;
+}
+
+/* Returns how many pushes are back. */
+static uint32_t reap(const struct bench *bench)
+{
+    struct gpupipe_completion completions[16];
+    int n;
+
+    completions[0].size = sizeof(completions[0]);
+    n = gpupipe_reap(bench->client, completions, ARRAY_SIZE(completions));
+    must(bench, n);
+    for (int i = 0; i < n; i++) {
+        CHECK_EQ(completions[i].status, GPUPIPE_OK);
+    }
+    return (uint32_t)n;
+}
+
+static double run_socket(const struct test *test)
+{
+    const struct bench *bench = test->bench;
+    struct gpupipe_job *job = open_job(test);
+    const uint32_t n_each = MIN(records_of(test, PUSH_SIZE), (uint32_t)gpupipe_push_records(job));
+    uint32_t first = 0, n_out = 0;
+    uint64_t start_ns;
+    double seconds;
+
+    write_ends(test, n_each);
+    start_ns = now_ns();
+    while (first < test->n_records || n_out > 0) {
+        const uint32_t n = MIN(n_each, test->n_records - first);
+        const struct gpupipe_desc desc = make_push(test, job, first, n);
+        const int taken = n > 0 ? gpupipe_submit(bench->client, &desc, 1) : 0;
+
+        must(bench, taken);
+        first += taken > 0 ? n : 0;
+        n_out += (uint32_t)taken;
+        if (taken == 0) {
+            must(bench, gpupipe_wait(bench->client, -1));
+        }
+        n_out -= reap(bench);
+    }
+    seconds = (double)(now_ns() - start_ns) * 1e-9;
+    gpupipe_job_free(job);
+    return seconds;
+}
+
 /* ---- checking ------------------------------------------------------------------------------- */
 
 /* Floats a unit of the last place or a cancelled rounding apart. */
@@ -341,8 +369,11 @@ static double run_variant(void *owner, uint32_t variant)
     case GPU:
         seconds = run_gpu(test, test->n_records);
         break;
-    default:
+    case GPU_CHUNK:
         seconds = run_gpu(test, records_of(test, test->bench->gpu.caps.chunk_size));
+        break;
+    default:
+        seconds = run_socket(test);
     }
     check(test);
     return seconds;
@@ -412,6 +443,11 @@ static void open_test(struct bench *bench, const struct example *example, struct
     test.is_used[CORE] = test.is_used[CPU] = true;
     test.is_used[LIBRARY] = test.library != NULL;
     test.is_used[GPU] = test.is_used[GPU_CHUNK] = bench->has_gpu;
+    test.is_used[SOCKET] = !is_reduce(&test);
+    if (test.const_size > 0) {
+        must(bench, gpupipe_const_put(bench->client, bench->segments[SEGMENT_CONST],
+                                      test.const_size, &test.const_id));
+    }
     set_job(&test, &bench->cpu);
     if (bench->has_gpu) {
         set_job(&test, &bench->gpu);
@@ -459,10 +495,12 @@ static void measure(struct bench *bench, const struct example *example, struct b
         {"cpu", NULL, rate(&test, CPU), 3},
         {"gpu", NULL, rate(&test, GPU), 2},
         {"gpu_chunk", NULL, rate(&test, GPU_CHUNK), 2},
+        {"socket", NULL, rate(&test, SOCKET), 3},
         {"core/library", NULL, ratio(&test, CORE, LIBRARY), 2},
         {"cpu/core", NULL, ratio(&test, CPU, CORE), 2},
         {"gpu/core", NULL, ratio(&test, GPU, CORE), 1},
         {"gpu/library", NULL, ratio(&test, GPU, LIBRARY), 1},
+        {"socket/core", NULL, ratio(&test, SOCKET, CORE), 1},
     };
     bench_report_row(report, row, ARRAY_SIZE(row));
 }
@@ -513,10 +551,14 @@ static void start(struct bench *bench)
     if (bench->has_gpu) {
         start_worker(bench, "GPUPIPE_WORKER_CUDA", "cuda/gpupipe-worker-cuda", &bench->gpu);
     }
+    bench_daemon_start(&bench->daemon, NULL, bench->has_gpu ? "cuda" : "cpu");
+    must(bench, gpupipe_open(&bench->client, bench->daemon.socket_path, "bench_ops"));
 }
 
 static void stop(struct bench *bench)
 {
+    gpupipe_close(bench->client);
+    bench_daemon_stop(&bench->daemon);
     front_finish(&bench->cpu);
     if (bench->has_gpu) {
         front_finish(&bench->gpu);
@@ -548,7 +590,7 @@ int main(int argc, char **argv)
     report = bench_report_create("ops", options.json);
     bench_report_table(report, "ops",
                        "GB of all inputs a second, and how many times as fast as each other");
-    for (uint32_t i = 0; i < ARRAY_SIZE(examples); i++) {
+    for (uint32_t i = 0; i < n_examples; i++) {
         if (options.op == NULL || strcmp(options.op, examples[i].op) == 0) {
             measure(&bench, &examples[i], report);
         }
