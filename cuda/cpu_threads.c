@@ -11,6 +11,11 @@
  * blocks of sixteen pushes fill the lanes of one sha256 call, and to wake a thread and read its
  * clocks takes longer than to copy 1 KiB.  Any other stays for another thread.
  *
+ * What is soon done the data thread does itself, as part of issue(): to hand it over and to be told
+ * would take longer, and urgent work need not wait for a thread that is busy with bulk.
+ *
+ * How long something takes is told by the last table of the same op and parameters.
+ *
  * States of a thread: idle (waits on has_work), busy (runs a table), ended (is_closing was seen).
  *
  * Threads: n_threads computing ones, the data thread, and the one that creates and destroys.
@@ -29,8 +34,10 @@
 #define DEPTH_LEAST 64u
 #define TABLE_SIZE  32u
 
-/* A table that is expected to take less than this takes more: about what a wake-up costs. */
+/* A table that is expected to take less than this is soon done: about what a wake-up costs. */
 #define TABLE_NS 5000u
+
+#define PACES 16u /* remembered; a power of two, more than there are ops in use at a time */
 
 struct fifo {
     struct device_work *works; /* a ring of depth places */
@@ -50,7 +57,7 @@ struct table {
     uint64_t n_bytes; /* as bytes_of() counts them */
 };
 
-/* How fast the last table went: what to expect of the next that is like it. */
+/* How fast the last table of an op went: what to expect of the next that is like it. */
 struct pace {
     uint32_t op;
     uint8_t params[LIMIT_PARAM_BYTES];
@@ -68,7 +75,8 @@ struct cpu_threads {
     struct finished *finished; /* a ring of PRIORITY_COUNT * depth places: never full */
     uint32_t finished_head;
     uint32_t n_finished;
-    struct pace pace;
+    bool is_rung;             /* completion_fd */
+    struct pace paces[PACES]; /* by op, modulo PACES */
     uint32_t n_idle;
     bool is_closing;
 
@@ -185,8 +193,10 @@ static void move_to_table(struct cpu_threads *threads, enum priority priority, s
     fifo->n--;
 }
 
-static void note_pace(struct pace *pace, const struct table *table, uint64_t took_ns)
+static void note_pace(struct cpu_threads *threads, const struct table *table, uint64_t took_ns)
 {
+    struct pace *pace = &threads->paces[table->works[0].op % PACES];
+
     pace->op = table->works[0].op;
     memcpy(pace->params, table->works[0].params, sizeof(pace->params));
     pace->ns_per_kib = took_ns * 1024 / MAX(table->n_bytes, UINT64_C(1));
@@ -197,14 +207,21 @@ static bool is_same_op(const struct device_work *work, uint32_t op, const uint8_
     return work->op == op && memcmp(work->params, params, sizeof(work->params)) == 0;
 }
 
-/* Is so much of this work's op too little for one call? */
-static bool is_little(const struct pace *pace, const struct device_work *work, uint64_t n_records,
-                      uint64_t n_bytes)
+/* Is so much of this work's op expected to be soon done? */
+static bool is_quick(const struct cpu_threads *threads, const struct device_work *work,
+                     uint64_t n_bytes)
 {
-    bool is_known = is_same_op(work, pace->op, pace->params) && pace->ns_per_kib > 0;
+    const struct pace *pace = &threads->paces[work->op % PACES];
 
-    return n_records < work->code->manifest->min_parallel ||
-           (is_known && n_bytes * pace->ns_per_kib / 1024 < TABLE_NS);
+    return work->kind == WORK_MAP && pace->ns_per_kib > 0 &&
+           is_same_op(work, pace->op, pace->params) && n_bytes * pace->ns_per_kib / 1024 < TABLE_NS;
+}
+
+/* Is so much of this work's op too little for one call? */
+static bool is_little(const struct cpu_threads *threads, const struct device_work *work,
+                      uint64_t n_records, uint64_t n_bytes)
+{
+    return n_records < work->code->manifest->min_parallel || is_quick(threads, work, n_bytes);
 }
 
 /* Does the next work of the queue (NULL: none) go into this table as well? */
@@ -216,25 +233,36 @@ static bool joins(const struct cpu_threads *threads, const struct table *table,
     return next != NULL && table->n < TABLE_SIZE && first->kind == WORK_MAP &&
            next->kind == WORK_MAP && is_same_op(next, first->op, first->params) &&
            memcmp(next->const_ids, first->const_ids, sizeof(next->const_ids)) == 0 &&
-           is_little(&threads->pace, first, table->n_records, table->n_bytes) &&
-           is_little(&threads->pace, next, next->n_records, bytes_of(next));
+           is_little(threads, first, table->n_records, table->n_bytes) &&
+           is_little(threads, next, next->n_records, bytes_of(next));
+}
+
+/* The priority of the work that is next, or PRIORITY_COUNT: there is none. */
+static enum priority next_priority(const struct cpu_threads *threads)
+{
+    enum priority priority = PRIORITY_URGENT;
+
+    while (priority < PRIORITY_COUNT && peek(threads, priority) == NULL) {
+        priority++;
+    }
+    return priority;
 }
 
 /* False: there is no work. */
 static bool fill_table(struct cpu_threads *threads, struct table *ret_table)
 {
-    for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        if (peek(threads, priority) != NULL) {
-            ret_table->n = 0;
-            ret_table->n_records = 0;
-            ret_table->n_bytes = 0;
-            do {
-                move_to_table(threads, priority, ret_table);
-            } while (joins(threads, ret_table, peek(threads, priority)));
-            return true;
-        }
+    const enum priority priority = next_priority(threads);
+
+    if (priority == PRIORITY_COUNT) {
+        return false;
     }
-    return false;
+    ret_table->n = 0;
+    ret_table->n_records = 0;
+    ret_table->n_bytes = 0;
+    do {
+        move_to_table(threads, priority, ret_table);
+    } while (joins(threads, ret_table, peek(threads, priority)));
+    return true;
 }
 
 static void finish_one(struct cpu_threads *threads, const struct device_work *work,
@@ -256,15 +284,18 @@ static void finish_one(struct cpu_threads *threads, const struct device_work *wo
 static void finish_table(struct cpu_threads *threads, const struct table *table,
                          const struct work_result *common)
 {
-    bool was_empty = threads->n_finished == 0;
-
-    note_pace(&threads->pace, table, common->end_ns - common->start_ns);
+    note_pace(threads, table, common->end_ns - common->start_ns);
     for (uint32_t i = 0; i < table->n; i++) {
         finish_one(threads, &table->works[i], common);
     }
-    if (was_empty && eventfd_write(threads->completion_fd, 1) < 0) {
-        abort(); /* poll() resets the counter before the next first completion */
+}
+
+static void ring(struct cpu_threads *threads)
+{
+    if (!threads->is_rung && eventfd_write(threads->completion_fd, 1) < 0) {
+        abort(); /* its counter is 0 */
     }
+    threads->is_rung = true;
 }
 
 /* Whoever takes a table sees whether it leaves one for another thread. */
@@ -292,6 +323,7 @@ static void *compute(void *arg)
             common = run_table(&table);
             pthread_mutex_lock(&threads->lock);
             finish_table(threads, &table, &common);
+            ring(threads);
         } else {
             threads->n_idle++;
             pthread_cond_wait(&threads->has_work, &threads->lock);
@@ -387,6 +419,24 @@ uint32_t cpu_threads_room(const struct cpu_threads *threads, enum priority prior
     return threads->depth - threads->n_in_flight[priority];
 }
 
+/* One table, if it is soon done. */
+static void run_quick(struct cpu_threads *threads)
+{
+    const enum priority priority = next_priority(threads);
+    const struct device_work *next = priority < PRIORITY_COUNT ? peek(threads, priority) : NULL;
+    struct work_result common;
+    struct table table;
+
+    if (next == NULL || !is_quick(threads, next, bytes_of(next))) {
+        return;
+    }
+    fill_table(threads, &table);
+    pthread_mutex_unlock(&threads->lock);
+    common = run_table(&table);
+    pthread_mutex_lock(&threads->lock);
+    finish_table(threads, &table, &common);
+}
+
 void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *work, uint32_t n)
 {
     pthread_mutex_lock(&threads->lock);
@@ -396,6 +446,7 @@ void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *wo
         fifo->works[(fifo->head + fifo->n++) % threads->depth] = work[i];
         threads->n_in_flight[work[i].priority]++;
     }
+    run_quick(threads);
     wake_another(threads);
     pthread_mutex_unlock(&threads->lock);
 }
@@ -416,11 +467,24 @@ uint32_t cpu_threads_poll(struct cpu_threads *threads, struct device_completion 
         threads->finished_head = (threads->finished_head + 1) % n_places;
         threads->n_finished--;
     }
-    if (n > 0 && threads->n_finished == 0 && eventfd_read(threads->completion_fd, &counter) < 0) {
-        abort(); /* the first of these completions has written it, and nobody else reads */
+    if (threads->is_rung && threads->n_finished == 0) {
+        threads->is_rung = false;
+        if (eventfd_read(threads->completion_fd, &counter) < 0) {
+            abort(); /* nobody else reads it */
+        }
     }
     pthread_mutex_unlock(&threads->lock);
     return n;
+}
+
+bool cpu_threads_has_finished(struct cpu_threads *threads)
+{
+    bool has_finished;
+
+    pthread_mutex_lock(&threads->lock);
+    has_finished = threads->n_finished > 0;
+    pthread_mutex_unlock(&threads->lock);
+    return has_finished;
 }
 
 int cpu_threads_fd(const struct cpu_threads *threads)

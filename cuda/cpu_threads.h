@@ -16,8 +16,12 @@ int cpu_threads_create(uint32_t n_threads, struct cpu_threads **ret_threads);
 void cpu_threads_destroy(struct cpu_threads *threads);
 
 uint32_t cpu_threads_room(const struct cpu_threads *threads, enum priority priority);
+/* What takes a few microseconds is computed here and now, some of it at a time. */
 void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *work, uint32_t n);
 uint32_t cpu_threads_poll(struct cpu_threads *threads, struct device_completion *ret_completions,
                           uint32_t max);
-/* Readable while poll() has something. */
+/* Has poll() something now? */
+bool cpu_threads_has_finished(struct cpu_threads *threads);
+/* Becomes readable when a computing thread has finished something, until poll() has returned all.
+ */
 int cpu_threads_fd(const struct cpu_threads *threads);

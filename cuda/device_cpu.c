@@ -158,7 +158,9 @@ static void cpu_wait(struct device *device, int doorbell_fd)
         {.fd = cpu_threads_fd(device->threads), .events = POLLIN},
     };
 
-    poll(fds, ARRAY_SIZE(fds), -1);
+    if (!cpu_threads_has_finished(device->threads)) {
+        poll(fds, ARRAY_SIZE(fds), -1);
+    }
 }
 
 const struct device_backend device_backend = {
