@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """The strangers' clients that README.md prints, as they stand there, against the real daemon.
 
-Prints TAP.  Usage: readme_examples.py README_MD GPUPIPED
+Prints TAP.  Usage: readme_examples.py README_MD GPUPIPED GPUPIPE_CLI
 """
 import hashlib
 import importlib.util
+import os
 import pathlib
 import re
 import shutil
@@ -56,6 +57,19 @@ def comes_in_order(wanted, output):
     return True
 
 
+def shell_line_works(readme, cli, folder, socket_path):
+    """The one that calls a method: what goes in comes out."""
+    (line,) = re.findall(r"^(gpupipe-cli call .*?)  +#", readme, re.M)
+    data = os.urandom(100_000)
+    (folder / "in").write_bytes(data)
+    (folder / "gpupipe-cli").symlink_to(cli)
+    environment = os.environ | {"GPUPIPE_SOCKET": str(socket_path),
+                                "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(line, shell=True, cwd=folder, env=environment, timeout=30,
+                   stdout=subprocess.DEVNULL)
+    return (folder / "out").exists() and (folder / "out").read_bytes() == data
+
+
 def why_not(language):
     if language == "python" and importlib.util.find_spec("msgpack") is None:
         return "this Python has no msgpack"
@@ -66,8 +80,9 @@ def why_not(language):
 
 def main():
     readme, program = pathlib.Path(sys.argv[1]).read_text(), sys.argv[2]
+    cli = pathlib.Path(sys.argv[3]).absolute()
     n_failed = 0
-    print("1..3")
+    print("1..4")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         daemon, socket_path = start_daemon(program, folder)
@@ -86,6 +101,9 @@ def main():
                 n_failed += not is_right
                 print("#", output.replace("\n", "\n# "))
                 print("ok" if is_right else "not ok", f"{number} - {language}")
+            is_right = shell_line_works(readme, cli, folder, socket_path)
+            n_failed += not is_right
+            print("ok" if is_right else "not ok", "4 - shell")
         finally:
             daemon.terminate()
             daemon.wait()
