@@ -200,6 +200,7 @@ static void note_pace(struct cpu_threads *threads, const struct table *table, ui
     pace->op = table->works[0].op;
     memcpy(pace->params, table->works[0].params, sizeof(pace->params));
     pace->ns_per_kib = took_ns * 1024 / MAX(table->n_bytes, UINT64_C(1));
+    pace->ns_per_kib = MIN(pace->ns_per_kib, (uint64_t)UINT32_MAX); /* times a size it fits */
 }
 
 static bool is_same_op(const struct device_work *work, uint32_t op, const uint8_t *params)

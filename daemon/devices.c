@@ -35,6 +35,7 @@ static void on_ready(void *owner)
 
     scheduler_device_up(device->devices->config.scheduler, device->index,
                         worker_link_caps(device->link));
+    device->was_ready = true;
     set_state(device, DEVICE_READY, "");
 }
 

@@ -45,6 +45,7 @@ struct device {
     uint32_t index;
     char name[WORKER_DEVICE_SIZE]; /* "cuda0" */
     enum device_state state;
+    bool was_ready;   /* ever */
     char reason[256]; /* why it is RESTARTING */
     struct worker_link *link;
 };

@@ -173,6 +173,20 @@ static int accept_push(struct session *session, uint32_t n_data, struct failure 
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
+/* Its share of the jobs may be used up for good: to wait for one to end could be for ever. */
+static int check_user_jobs(const struct session *session, struct failure *ret_failure)
+{
+    const struct user *user = session_user(session);
+
+    if (!user_has_all_jobs(user)) {
+        return 0;
+    }
+    fail(ret_failure, STATUS_QUOTA, "job", "%u jobs and runs of this user are open, at most %d",
+         user->n_jobs, LIMIT_USER_JOBS);
+    ret_failure->retry_ms = SERVER_RETRY_MS;
+    return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
+}
+
 static int begin_run(struct session *session, const struct rpc_message *message,
                      struct failure *ret_failure)
 {
@@ -202,11 +216,9 @@ int handle_run_begin(struct session *session, const struct rpc_message *message,
     struct incoming *incoming = session_incoming(session);
     int r = 0;
 
-    if (incoming->job == NULL && user_has_all_jobs(session_user(session))) {
-        return JOB_NO_ROOM;
-    }
     if (incoming->job == NULL) { /* else it waited for room */
-        r = begin_run(session, message, ret_failure);
+        r = check_user_jobs(session, ret_failure);
+        r = r == 0 ? begin_run(session, message, ret_failure) : r;
     }
     if (r == 0) {
         r = job_lease_run(incoming->job, incoming->n_records, ret_failure);
@@ -265,7 +277,6 @@ static void describe_job(const struct job *job, struct msg_job_opened *ret_opene
 
 static int check_job_count(struct session *session, struct failure *ret_failure)
 {
-    const struct user *user = session_user(session);
     uint32_t n = 0;
 
     for (struct job *job = session_server(session)->jobs; job != NULL; job = job->next) {
@@ -276,13 +287,7 @@ static int check_job_count(struct session *session, struct failure *ret_failure)
              LIMIT_JOBS);
         return failure_add_limit(ret_failure, "jobs", n, LIMIT_JOBS);
     }
-    if (user_has_all_jobs(user)) {
-        fail(ret_failure, STATUS_QUOTA, "job", "%u jobs and runs of this user are open, at most %d",
-             user->n_jobs, LIMIT_USER_JOBS);
-        ret_failure->retry_ms = SERVER_RETRY_MS;
-        return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
-    }
-    return 0;
+    return check_user_jobs(session, ret_failure);
 }
 
 int handle_job_open(struct session *session, const struct rpc_message *message,

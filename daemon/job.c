@@ -61,6 +61,7 @@ static int make_shape(struct job *job, const uint8_t *params, struct failure *re
         shape->leaf = op->leaf;
         shape->record_size[op->n_in] = op->partial_size;
         shape->n_arrays = op->n_in + 1;
+        shape->largest = MAX(shape->largest, (uint32_t)div_round_up(op->partial_size, op->leaf));
         if ((uint64_t)op->leaf * shape->largest > LIMIT_PUSH) {
             return fail(ret_failure, STATUS_TOO_BIG, NULL, "records too large for op %s", op->name);
         }
@@ -379,6 +380,21 @@ int job_lease_window(struct job *job, const struct msg_options *options,
     return r;
 }
 
+/* What a connection gives back only by requests that are still to come. */
+static uint64_t held_by(const struct server *server, const struct session *session)
+{
+    uint64_t held = 0;
+
+    for (const struct job *job = server->jobs; job != NULL; job = job->next) {
+        held += job->session == session && job->state == JOB_OPEN ? job->pool_size : 0;
+    }
+    for (const struct constant *constant = server->constants; constant != NULL;
+         constant = constant->next) {
+        held += constant->session == session ? pool_rounded(constant->size) : 0;
+    }
+    return held;
+}
+
 int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failure)
 {
     struct pool *pool = job->server->pool;
@@ -398,6 +414,11 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
              "this run needs %llu bytes of the pool and may have %llu; use a job",
              (unsigned long long)size, (unsigned long long)share);
         return failure_add_limit(ret_failure, "user_pool", size, share);
+    }
+    if (size > user_pool_room(job->user, pool_size(pool)) &&
+        size > share - MIN(share, held_by(job->server, job->session))) {
+        /* To wait would be for ever: who waits is not read. */
+        return user_refuse_pool(job->user, pool_size(pool), ret_failure);
     }
     if (size > user_pool_room(job->user, pool_size(pool)) ||
         (job->pushes == NULL && make_window(job, 1, 0) < 0) || lease_fold(job) < 0) {

@@ -468,7 +468,7 @@ int server_find_devices(const struct server *server, const struct msg_options *o
         return fail(ret_failure, STATUS_NO_DEVICE, "device",
                     "no device \"%s\"; device.list names those there are", options->device);
     }
-    if (worker_link_caps(device->link)->n_ops == 0) {
+    if (!device->was_ready) {
         return fail(ret_failure, STATUS_NO_DEVICE, "device", "%s is not ready yet: %s",
                     device->name, device->reason[0] != '\0' ? device->reason : "it starts");
     }

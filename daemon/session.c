@@ -38,7 +38,7 @@ struct session {
     uint32_t events;      /* set of the kinds that it subscribed to */
     uint64_t events_lost; /* since the last that it was told */
     bool is_socket_full;
-    bool is_paused; /* the reader stopped between two messages that may both be here */
+    bool is_paused; /* the reader stopped with bytes in hand that nothing will announce */
     struct incoming incoming;
 
     uint64_t received; /* reader_received() and writer_sent() when they last moved */
@@ -125,6 +125,7 @@ void session_forget_job(struct session *session, const struct job *job)
     reader_drain_payload(session->reader);
     if (session->links.is_waiting) { /* no room is needed any more */
         server_unmark_waiting(session->server, session);
+        session->is_paused = true; /* if it may not be read now, then once its answers have left */
         server_mark_again(session->server, session);
     }
 }

@@ -671,14 +671,3 @@ uint64_t worker_link_deaths(const struct worker_link *link)
 {
     return link->n_deaths;
 }
-
-uint32_t worker_link_in_flight(const struct worker_link *link)
-{
-    uint32_t n = 0;
-
-    for (enum priority priority = 0; worker_link_is_ready(link) && priority < PRIORITY_COUNT;
-         priority++) {
-        n += queue_work_in_flight(link->current->queue, priority);
-    }
-    return n;
-}

@@ -94,4 +94,3 @@ void worker_link_awake(struct worker_link *link);
 
 uint64_t worker_link_starts(const struct worker_link *link);
 uint64_t worker_link_deaths(const struct worker_link *link);
-uint32_t worker_link_in_flight(const struct worker_link *link);

@@ -230,7 +230,7 @@ struct msg_device {
     char device[WORKER_DEVICE_SIZE];
     char name[WORKER_DEVICE_SIZE];
     char uuid[WORKER_DEVICE_SIZE];
-    char state[16]; /* "starting", "ready", "restarting", "absent" */
+    char state[16]; /* "starting", "ready", "restarting" */
     char backend[16];
     char reason[256]; /* why it is not ready, or why this backend was chosen */
     int32_t numa;

@@ -197,6 +197,7 @@ static void test_a_broken_one_is_done_without(void)
         }
         CHECK_HAS(harness_notified(daemon), words);
         CHECK(strstr(run_chunks(wire, 8, ""), name) == NULL);
+        wire_refused(wire, "NO_DEVICE", "is not ready yet", "run", params);
         HARNESS_WAIT(strcmp(state_of(wire, i), "restarting") == 0);
         harness_stop(daemon);
     }

@@ -132,6 +132,27 @@ static void test_a_run_over_the_share(void)
     CHECK_MEM(wire_output(wire_result(again, run), size), bytes, size);
 }
 
+/* What only this connection's next requests can give back is not waited for: they would not be
+ * read. */
+static void test_a_run_over_what_its_connection_holds(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *one = connect_as(daemon, ONE);
+    uint64_t first = take_share(one), constant;
+
+    wire_refused(one, "QUOTA", "end some", "run", "['copy', {}, {}, [<4000>]]");
+    wire_call(one, "job.cancel", "[%lu]", first);
+    wire_notification(one, "job.done");
+    wire_output(wire_call(one, "run", "['copy', {}, {}, [<4000>]]"), 4000);
+    for (unsigned i = 0; i < 2; i++) {
+        constant =
+            (uint64_t)wire_number(wire_call(one, "const.put", "[{}, [<16777216>]]"), "const");
+    }
+    wire_refused(one, "QUOTA", "end some", "run", "['copy', {}, {}, [<4000000>]]");
+    wire_call(one, "const.drop", "[%lu]", constant);
+    wire_output(wire_call(one, "run", "['copy', {}, {}, [<4000000>]]"), 4000000);
+}
+
 /* Half of a payload is charged like a whole one: its place is kept. */
 static void test_half_received_runs_are_charged(void)
 {
@@ -195,7 +216,6 @@ static void test_job_slots(void)
     struct wire *wires[N], *last = connect_as(daemon, ONE);
     const msgpack_object *details;
     uint64_t job = 0;
-    uint32_t run;
 
     for (unsigned i = 0; i < LIMIT_USER_JOBS; i++) {
         if (i % LIMIT_JOBS == 0) {
@@ -210,11 +230,12 @@ static void test_job_slots(void)
     CHECK_STR(wire_text(details, "limit"), "user_jobs");
     CHECK_EQ(wire_number(details, "used"), LIMIT_USER_JOBS);
     CHECK_EQ(wire_number(details, "max"), LIMIT_USER_JOBS);
-    run = wire_send(last, "run", "['copy', {}, {}, [<1000>]]");
-    HARNESS_WAIT(stat_of(wires[0], "pool_waiting") == 1);
+    details = refused(last, wire_send(last, "run", "['copy', {}, {}, [<1000>]]"), "QUOTA");
+    CHECK_STR(wire_text(details, "limit"), "user_jobs");
+    CHECK_GT(wire_number(details, "retry_ms"), 0);
     check_works_as(daemon, OTHER);
     wire_call(wires[N - 1], "job.cancel", "[%lu]", job);
-    wire_output(wire_result(last, run), 1000);
+    wire_output(wire_call(last, "run", "['copy', {}, {}, [<1000>]]"), 1000);
 }
 
 /* ---- connections ---------------------------------------------------------------------------- */
@@ -311,6 +332,7 @@ static void test_a_childs_connection_is_its_parents(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
+           CHECK_TEST(test_a_run_over_what_its_connection_holds),
            CHECK_TEST(test_half_received_runs_are_charged),
            CHECK_TEST(test_unread_results_are_charged), CHECK_TEST(test_job_slots),
            CHECK_TEST(test_connections), CHECK_TEST(test_rights_stay_those_of_connect),
