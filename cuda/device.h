@@ -5,7 +5,8 @@
  * Life: probe() in a process of its own or before open(); one open() per process; then two threads.
  * The *control thread* opens, adds and drops segments, and closes, all of which may take long.  The
  * *data thread* alone calls room, issue, poll and wait, between open and close; none of these but
- * wait blocks, compiles, or registers memory (issue may compute for microseconds).  Whatever further threads a backend has are its own.
+ * wait blocks, compiles, or registers memory (issue may compute for microseconds).  Whatever
+ * further threads a backend has are its own.
  *
  * Ownership: a segment's mapping belongs to the worker and stays from segment_add until after
  * segment_drop.  The front end drops a segment only when nothing issued names it.  issue() copies
