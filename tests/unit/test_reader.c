@@ -661,7 +661,9 @@ static void test_random_bytes_do_no_harm(void)
         random_bytes(bytes, sizeof(bytes));
         memcpy(bytes, "\x94\x01\x07\x9f", random_below(5));
         send_all(bytes, sizeof(bytes));
-        memset(fates, 0, sizeof(fates));
+        for (uint32_t k = 0; k < FATES; k++) { /* one may claim more bytes than a transcript has */
+            fates[k] = i % 4 < 2 ? FATE_REFUSED : FATE_DRAINED;
+        }
         n_payloads = 0;
         CHECK_NE(read_all(500), READER_EOF);
         CHECK_LE(n_broken, 1);
