@@ -23,6 +23,8 @@
 #define BACKOFF_MOST_MS  10000
 #define STOP_PATIENCE_MS 1000
 #define KILL_PATIENCE_MS 10000 /* a GPU's driver takes a process with an endless kernel apart */
+#define REAP_PATIENCE_MS 1000
+#define REAP_PAUSE_MS    5
 #define DONE_BATCH       64
 
 enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
@@ -122,14 +124,24 @@ static void worker_kill(const struct worker *worker)
     syscall(SYS_pidfd_send_signal, worker->pid_fd, SIGKILL, NULL, 0);
 }
 
-/* It was killed or has exited: wait until it is gone. */
+/*
+ * It was killed or has exited: wait until it is gone.  libuv made the pidfd non-blocking, and with
+ * it waitid().  Whoever traces the worker (a debugger, a leak checker) learns of its exit first,
+ * and only then it is ours to reap.
+ */
 static void worker_reap(const struct worker *worker)
 {
     struct pollfd exited = {.fd = worker->pid_fd, .events = POLLIN};
+    const struct timespec pause = {.tv_nsec = REAP_PAUSE_MS * 1000000};
 
     poll(&exited, 1, KILL_PATIENCE_MS);
-    /* libuv made the pidfd non-blocking, and with it waitid(). */
-    waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED);
+    for (unsigned waited_ms = 0; waited_ms < REAP_PATIENCE_MS; waited_ms += REAP_PAUSE_MS) {
+        if (waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED) == 0 ||
+            errno != EAGAIN) {
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
 }
 
 /* The worker is gone or no longer trusted: no more work for it, and the next one starts. */
