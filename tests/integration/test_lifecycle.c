@@ -9,9 +9,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- service manager ----------------------------------------------------------------------- */
@@ -315,6 +317,31 @@ static void test_a_dead_worker_is_replaced(void)
     CHECK_STR(wire_text(wire_call(wire, "device.list", "[]"), "0.state"), "ready");
 }
 
+/*
+ * A debugger or leak checker learns of a worker's exit first, and until it has let go the worker is
+ * not the daemon's to reap: work goes on with the next one, and nothing stays behind.
+ */
+static void test_a_traced_worker_dies(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    pid_t worker = harness_await_worker(daemon, 0);
+
+    if (ptrace(PTRACE_SEIZE, worker, NULL, NULL) < 0) {
+        CHECK_SKIP("no tracing here: %s", strerror(errno));
+    }
+    wire_check_works(wire);
+    CHECK_EQ(kill(worker, SIGKILL), 0);
+    HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "worker_deaths") == 1);
+    for (unsigned i = 0; i < 20; i++) {
+        wire_check_works(wire);
+    }
+    CHECK_EQ(harness_n_children(daemon), 3); /* the spawner, the dead, and the next worker */
+    CHECK_EQ(waitpid(worker, NULL, __WALL), worker);
+    HARNESS_WAIT(harness_n_children(daemon) == 2);
+    wire_check_works(wire);
+}
+
 static void test_work_lost_with_its_worker_is_answered(void)
 {
     struct harness *daemon = harness_start("--pinned-pool", "256M");
@@ -398,7 +425,7 @@ CHECK_MAIN(CHECK_TEST(test_tells_the_service_manager), CHECK_TEST(test_no_watchd
            CHECK_TEST(test_missing_worker_program), CHECK_TEST(test_cuda_where_there_is_none),
            CHECK_TEST(test_auto_falls_back_and_says_why),
            CHECK_TEST(test_the_workers_environment_is_clean),
-           CHECK_TEST(test_a_dead_worker_is_replaced),
+           CHECK_TEST(test_a_dead_worker_is_replaced), CHECK_TEST(test_a_traced_worker_dies),
            CHECK_TEST(test_work_lost_with_its_worker_is_answered),
            CHECK_TEST(test_workers_that_die_again_and_again),
            CHECK_TEST(test_a_service_manager_that_does_not_read))
