@@ -1,11 +1,12 @@
 /*
- * Manifest: is an op's description sound, and do a client's parameters fit it?
+ * Manifest: is an op's description sound, and how large are its records?
  *
  * manifest_check() comes first and trusts nothing; every other function relies on what it checked:
  * terminated strings, counts within their arrays, parameters within the packed bytes.
  */
 #include "proto/manifest.h"
 
+#include "proto/manifest_private.h"
 #include "proto/util.h"
 #include "proto/worker_abi.h"
 
@@ -57,6 +58,11 @@ enum dtype dtype_from_name(const char *name)
     return dtype;
 }
 
+uint32_t param_type_size(enum param_type type)
+{
+    return param_types[type].size;
+}
+
 const char *param_type_name(enum param_type type)
 {
     return param_types[type].name;
@@ -72,13 +78,12 @@ enum param_type param_type_from_name(const char *name)
     return type;
 }
 
-static bool is_float(const struct manifest_param *param)
+bool manifest_is_float(const struct manifest_param *param)
 {
     return param->type == PARAM_F32 || param->type == PARAM_F64;
 }
 
-/* The value of an integer parameter. */
-static int64_t load_integer(const struct manifest_param *param, const uint8_t *params)
+int64_t manifest_load_integer(const struct manifest_param *param, const uint8_t *params)
 {
     const uint8_t *at = params + param->offset;
     int32_t i32;
@@ -123,7 +128,7 @@ static bool is_text(const char *text, size_t size)
 
 /* ---- check: parameters --------------------------------------------------------------------- */
 
-static const struct manifest_param *find_param(const struct manifest_op *op, const char *name)
+const struct manifest_param *manifest_find_param(const struct manifest_op *op, const char *name)
 {
     for (uint32_t i = 0; i < op->n_params; i++) {
         if (strcmp(op->params[i].name, name) == 0) {
@@ -157,7 +162,7 @@ static bool fits_float(const struct manifest_param *param, double value)
     return param->type == PARAM_F64 || !isfinite(value) || fabs(value) <= (double)FLT_MAX;
 }
 
-static bool is_in_float_range(const struct manifest_param *param, double value)
+bool manifest_is_in_range(const struct manifest_param *param, double value)
 {
     return fits_float(param, value) &&
            (!param->is_bounded || (value >= param->f_min && value <= param->f_max));
@@ -166,7 +171,7 @@ static bool is_in_float_range(const struct manifest_param *param, double value)
 static bool is_float_range_sound(const struct manifest_param *param)
 {
     return (!param->is_bounded || param->f_min <= param->f_max) &&
-           (param->is_required || is_in_float_range(param, param->f_default));
+           (param->is_required || manifest_is_in_range(param, param->f_default));
 }
 
 static bool are_choices_sound(const struct manifest_param *param)
@@ -208,7 +213,7 @@ static bool is_place_sound(const struct manifest_op *op, uint32_t index)
 
 static bool is_integer(const struct manifest_param *param)
 {
-    return param->type != PARAM_CHOICE && !is_float(param);
+    return param->type != PARAM_CHOICE && !manifest_is_float(param);
 }
 
 /*
@@ -222,7 +227,7 @@ static bool are_factors_sound(const struct manifest_op *op, const struct manifes
     }
     for (uint32_t i = 0; i < param->n_at_least; i++) {
         const char *name = param->at_least[i];
-        const struct manifest_param *factor = is_name(name) ? find_param(op, name) : NULL;
+        const struct manifest_param *factor = is_name(name) ? manifest_find_param(op, name) : NULL;
 
         if (factor == NULL || factor->type >= PARAM_COUNT || !is_integer(factor) ||
             factor->i_min < 0 || factor->n_at_least > 0) {
@@ -236,7 +241,7 @@ static int check_param(const struct manifest_op *op, uint32_t index, struct fail
 {
     const struct manifest_param *param = &op->params[index];
 
-    if (find_param(op, param->name) != param) {
+    if (manifest_find_param(op, param->name) != param) {
         return bad(op, param->name, "two parameters of this name", ret_failure);
     }
     if (param->type >= PARAM_COUNT) {
@@ -252,13 +257,14 @@ static int check_param(const struct manifest_op *op, uint32_t index, struct fail
     if (param->type == PARAM_CHOICE) {
         return are_choices_sound(param) ? 0 : bad(op, param->name, "bad choices", ret_failure);
     }
-    if (is_float(param) ? !is_float_range_sound(param) : !is_integer_range_sound(param)) {
+    if (manifest_is_float(param) ? !is_float_range_sound(param) : !is_integer_range_sound(param)) {
         return bad(op, param->name, "bad default, min or max", ret_failure);
     }
     return 0;
 }
 
-/* find_param() relies on terminated names: they are checked before anything looks one up. */
+/* manifest_find_param() relies on terminated names: they are checked before anything looks one up.
+ */
 static int check_params(const struct manifest_op *op, struct failure *ret_failure)
 {
     if (op->n_params > LIMIT_PARAMS || op->params_size > LIMIT_PARAM_BYTES) {
@@ -289,7 +295,7 @@ static bool is_dim_sound(const struct manifest_op *op, const struct manifest_dim
     if (dim->fixed != 0) {
         return true;
     }
-    param = is_name(dim->param) ? find_param(op, dim->param) : NULL;
+    param = is_name(dim->param) ? manifest_find_param(op, dim->param) : NULL;
     return param != NULL && is_integer(param) && param->i_min >= 1;
 }
 
@@ -432,240 +438,6 @@ int manifest_check(const struct manifest_op *op, struct failure *ret_failure)
     return r == 0 ? check_varying(op, ret_failure) : r;
 }
 
-/* ---- pack ---------------------------------------------------------------------------------- */
-
-/* "an integer, 1 to 64", "a float", "one of lo, hi": what a parameter may be. */
-static void describe(const struct manifest_param *param, char *ret_text, size_t size)
-{
-    int length;
-
-    if (param->type == PARAM_CHOICE) {
-        length = snprintf(ret_text, size, "one of");
-        for (uint32_t i = 0; i < param->n_choices && (size_t)length < size; i++) {
-            length += snprintf(ret_text + length, size - (size_t)length, "%s %s", i == 0 ? "" : ",",
-                               param->choices[i]);
-        }
-    } else if (!is_float(param)) {
-        snprintf(ret_text, size, "an integer, %" PRId64 " to %" PRId64, param->i_min, param->i_max);
-    } else if (param->is_bounded) {
-        snprintf(ret_text, size, "an %s, %g to %g", param_type_name(param->type), param->f_min,
-                 param->f_max);
-    } else {
-        snprintf(ret_text, size, "an %s", param_type_name(param->type));
-    }
-}
-
-/* "op "saxpy": parameter "a" is 1e+60; it must be an f32" */
-static int refuse(const struct manifest_op *op, const struct manifest_param *param,
-                  enum status status, const char *what, struct failure *ret_failure)
-{
-    char wanted[96];
-
-    describe(param, wanted, sizeof(wanted));
-    return fail(ret_failure, status, param->name, "op \"%s\": parameter \"%s\" %s; it must be %s",
-                op->name, param->name, what, wanted);
-}
-
-static int pack_choice(const struct manifest_op *op, const struct manifest_param *param,
-                       const struct value *value, uint8_t *params, struct failure *ret_failure)
-{
-    char what[MANIFEST_NAME_SIZE + 8];
-
-    if (value->kind != VALUE_STRING) {
-        return refuse(op, param, STATUS_INVALID_PARAM, "is no string", ret_failure);
-    }
-    for (uint32_t i = 0; i < param->n_choices; i++) {
-        if (strcmp(param->choices[i], value->s) == 0) {
-            memcpy(params + param->offset, &i, sizeof(i));
-            return 0;
-        }
-    }
-    snprintf(what, sizeof(what), "is \"%s\"", value->s);
-    return refuse(op, param, STATUS_RANGE, what, ret_failure);
-}
-
-static int pack_integer(const struct manifest_op *op, const struct manifest_param *param,
-                        const struct value *value, uint8_t *params, struct failure *ret_failure)
-{
-    char what[40];
-
-    if (value->kind != VALUE_INT) {
-        return refuse(op, param, STATUS_INVALID_PARAM, "is no integer", ret_failure);
-    }
-    if (value->i < param->i_min || value->i > param->i_max) {
-        snprintf(what, sizeof(what), "is %" PRId64, value->i);
-        return refuse(op, param, STATUS_RANGE, what, ret_failure);
-    }
-    /* Little-endian: the low bytes of an i64 are the i32 or u32. */
-    memcpy(params + param->offset, &value->i, param_types[param->type].size);
-    return 0;
-}
-
-static void store_float(const struct manifest_param *param, double number, uint8_t *params)
-{
-    float narrow = (float)number;
-
-    if (param->type == PARAM_F32) {
-        memcpy(params + param->offset, &narrow, sizeof(narrow));
-    } else {
-        memcpy(params + param->offset, &number, sizeof(number));
-    }
-}
-
-static int pack_float(const struct manifest_op *op, const struct manifest_param *param,
-                      const struct value *value, uint8_t *params, struct failure *ret_failure)
-{
-    double number = value->kind == VALUE_INT ? (double)value->i : value->f;
-    char what[40];
-
-    if (value->kind == VALUE_STRING) {
-        return refuse(op, param, STATUS_INVALID_PARAM, "is no number", ret_failure);
-    }
-    if (!is_in_float_range(param, number)) {
-        snprintf(what, sizeof(what), "is %g", number);
-        return refuse(op, param, STATUS_RANGE, what, ret_failure);
-    }
-    store_float(param, number, params);
-    return 0;
-}
-
-static int pack_default(const struct manifest_op *op, const struct manifest_param *param,
-                        uint8_t *params, struct failure *ret_failure)
-{
-    if (param->is_required) {
-        return refuse(op, param, STATUS_INVALID_PARAM, "is missing", ret_failure);
-    }
-    if (is_float(param)) {
-        store_float(param, param->f_default, params);
-    } else {
-        memcpy(params + param->offset, &param->i_default, param_types[param->type].size);
-    }
-    return 0;
-}
-
-static const struct value *find_value(const struct value *values, uint32_t n_values,
-                                      const char *name)
-{
-    for (uint32_t i = 0; i < n_values; i++) {
-        if (strcmp(values[i].name, name) == 0) {
-            return &values[i];
-        }
-    }
-    return NULL;
-}
-
-/* Every value must have a parameter, and only one value may. */
-static int check_names(const struct manifest_op *op, const struct value *values, uint32_t n_values,
-                       struct failure *ret_failure)
-{
-    char known[96] = "none";
-    size_t length = 0;
-
-    for (uint32_t i = 0; i < op->n_params && length < sizeof(known); i++) {
-        length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
-                                   i == 0 ? "" : ", ", op->params[i].name);
-    }
-    for (uint32_t i = 0; i < n_values; i++) {
-        if (find_param(op, values[i].name) == NULL) {
-            return fail(ret_failure, STATUS_INVALID_PARAM, values[i].name,
-                        "op \"%s\" has no parameter \"%s\"; it has %s", op->name, values[i].name,
-                        known);
-        }
-        if (find_value(values, i, values[i].name) != NULL) {
-            return fail(ret_failure, STATUS_INVALID_PARAM, values[i].name,
-                        "op \"%s\": parameter \"%s\" stands there twice", op->name, values[i].name);
-        }
-    }
-    return 0;
-}
-
-static int pack_param(const struct manifest_op *op, const struct manifest_param *param,
-                      const struct value *value, uint8_t *params, struct failure *ret_failure)
-{
-    if (value == NULL) {
-        return pack_default(op, param, params, ret_failure);
-    }
-    if (param->type == PARAM_CHOICE) {
-        return pack_choice(op, param, value, params, ret_failure);
-    }
-    return is_float(param) ? pack_float(op, param, value, params, ret_failure)
-                           : pack_integer(op, param, value, params, ret_failure);
-}
-
-/* The product of what the parameter may not be less than; INT64_MAX where that is more. */
-static int64_t least_of(const struct manifest_op *op, const struct manifest_param *param,
-                        const uint8_t *params)
-{
-    int64_t least = 1;
-
-    for (uint32_t i = 0; i < param->n_at_least; i++) {
-        int64_t factor = load_integer(find_param(op, param->at_least[i]), params);
-
-        if (__builtin_mul_overflow(least, factor, &least)) {
-            return INT64_MAX;
-        }
-    }
-    return least;
-}
-
-/* Hold a packed parameter to at_least: a value is refused, a default (is_given false) raised. */
-static int bound_param(const struct manifest_op *op, const struct manifest_param *param,
-                       bool is_given, uint8_t *params, struct failure *ret_failure)
-{
-    int64_t value = load_integer(param, params), least = least_of(op, param, params);
-    char product[MANIFEST_FACTORS * (MANIFEST_NAME_SIZE + 3)] = "";
-    size_t length = 0;
-
-    if (value >= least) {
-        return 0;
-    }
-    if (!is_given && least <= param->i_max) {
-        memcpy(params + param->offset, &least, param_types[param->type].size);
-        return 0;
-    }
-    for (uint32_t i = 0; i < param->n_at_least; i++) {
-        length += (size_t)snprintf(product + length, sizeof(product) - length, "%s%s",
-                                   i == 0 ? "" : " * ", param->at_least[i]);
-    }
-    return fail(ret_failure, STATUS_RANGE, param->name,
-                "op \"%s\": parameter \"%s\" is %s%" PRId64 "; it must be at least %s, %" PRId64,
-                op->name, param->name, is_given ? "" : "at most ", is_given ? value : param->i_max,
-                product, least);
-}
-
-int manifest_pack(const struct manifest_op *op, const struct value *values, uint32_t n_values,
-                  uint8_t ret_params[LIMIT_PARAM_BYTES], struct failure *ret_failure)
-{
-    uint8_t params[LIMIT_PARAM_BYTES] = {0};
-    int r = check_names(op, values, n_values, ret_failure);
-
-    if (r < 0) {
-        return r;
-    }
-    for (uint32_t i = 0; i < op->n_params; i++) {
-        const struct manifest_param *param = &op->params[i];
-
-        r = pack_param(op, param, find_value(values, n_values, param->name), params, ret_failure);
-        if (r < 0) {
-            return r;
-        }
-    }
-    for (uint32_t i = 0; i < op->n_params; i++) {
-        const struct manifest_param *param = &op->params[i];
-
-        if (param->n_at_least > 0) {
-            bool is_given = find_value(values, n_values, param->name) != NULL;
-
-            r = bound_param(op, param, is_given, params, ret_failure);
-        }
-        if (r < 0) {
-            return r;
-        }
-    }
-    memcpy(ret_params, params, sizeof(params));
-    return 0;
-}
-
 /* ---- record sizes -------------------------------------------------------------------------- */
 
 uint32_t manifest_varying(const struct manifest_op *op)
@@ -695,7 +467,9 @@ int manifest_record_size(const struct manifest_op *op, const struct manifest_arr
 
     for (uint32_t i = 0; i < array->n_dims && !is_varying(array); i++) {
         const struct manifest_dim *dim = &array->dims[i];
-        int64_t n = dim->fixed != 0 ? dim->fixed : load_integer(find_param(op, dim->param), params);
+        int64_t n = dim->fixed != 0
+                        ? dim->fixed
+                        : manifest_load_integer(manifest_find_param(op, dim->param), params);
 
         if (n < 1) {
             return fail(ret_failure, STATUS_RANGE, array->name,
