@@ -58,7 +58,7 @@ static int count_records(const struct job *job, uint32_t array, uint64_t size, u
     return 0;
 }
 
-/* A varying input has whole elements, no more than there is room for. */
+/* A varying input has whole elements, no more than there is room for, and none without a record. */
 static int check_varying_size(const struct job *job, const struct incoming *incoming, uint64_t size,
                               struct failure *ret_failure)
 {
@@ -70,6 +70,11 @@ static int check_varying_size(const struct job *job, const struct incoming *inco
         return fail(ret_failure, STATUS_RANGE, name,
                     "input %s: %llu bytes are no multiple of its element of %u bytes", name,
                     (unsigned long long)size, job->shape.record_size[array]);
+    }
+    if (size > 0 && incoming->n_records == 0) {
+        return fail(ret_failure, STATUS_RANGE, name,
+                    "input %s: %llu bytes belong to no record, as input %s has none; send it empty",
+                    name, (unsigned long long)size, job->op->in[job->shape.ends].name);
     }
     if (size > room) {
         return fail(ret_failure, STATUS_TOO_BIG, name,

@@ -516,8 +516,10 @@ static void test_wrong_texts(void)
             "['spans', {}, {}, [%b, <7>]]", &one, sizeof(one));
     REFUSED(wire, "INVALID_PARAM", "data", "op spans takes 2 inputs (ends, text), not 1", "run",
             "['spans', {}, {}, [%b]]", &one, sizeof(one));
-    REFUSED(wire, "TOO_BIG", "text", "8 bytes are more than the 0 that this push has room for",
-            "run", "['spans', {}, {}, [<0>, <8>]]");
+    REFUSED(wire, "RANGE", "text", "8 bytes belong to no record, as input ends has none", "run",
+            "['spans', {}, {}, [<0>, <8>]]");
+    REFUSED(wire, "RANGE", "text", "65538 bytes belong to no record, as input ends has none",
+            "job.push", "[%lu, 0, {}, [<0>, <65538>]]", job);
     REFUSED(wire, "TOO_BIG", "text", "bytes are more than the 4194304 that this push has room for",
             "run", "['spans', {}, {}, [%b, <4194306>]]", &one, sizeof(one));
     REFUSED(wire, "TOO_BIG", "data", "too many for one run", "run",
