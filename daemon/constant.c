@@ -84,7 +84,9 @@ int constant_create(struct session *session, uint64_t size, struct constant **re
     }
     constant = calloc(1, sizeof(*constant));
     if (constant == NULL) {
-        return fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory");
+        fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory; try again later");
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return -(int)ret_failure->status;
     }
     *constant = (struct constant){
         .server = session_server(session),

@@ -200,7 +200,9 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
     struct job *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
-        return fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory");
+        fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory; try again later");
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return -(int)ret_failure->status;
     }
     job->session = request->session;
     job->user = session_user(request->session);
