@@ -299,11 +299,6 @@ bool writer_is_empty(const struct writer *writer)
     return writer->first == NULL;
 }
 
-uint64_t writer_waiting(const struct writer *writer)
-{
-    return writer->waiting;
-}
-
 uint64_t writer_sent(const struct writer *writer)
 {
     return writer->sent;

@@ -42,8 +42,7 @@ void writer_queue(struct writer *writer, struct writer_message *message);
 int writer_send(struct writer *writer, int fd, size_t budget);
 
 bool writer_is_empty(const struct writer *writer);
-/* Bytes that wait, and bytes sent since creation. */
-uint64_t writer_waiting(const struct writer *writer);
+/* Bytes sent since creation. */
 uint64_t writer_sent(const struct writer *writer);
 /* What the waiting messages take of our memory: all but what they refer to. */
 size_t writer_memory(const struct writer *writer);
