@@ -6,6 +6,7 @@
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/ops/buffer.h"
+#include "tests/ops/lanes.h"
 
 #ifdef HAVE_PARASAIL
 #include <parasail.h>
@@ -13,13 +14,7 @@
 
 #define LENGTH_MAX 512
 
-typedef void map_function(const void *params, const struct op_chunk *chunks, uint32_t n_chunks);
-
 extern const struct op_code op_align_score;
-map_function op_align_score_map_x4;
-#ifdef __x86_64__
-map_function op_align_score_map_x8, op_align_score_map_x16;
-#endif
 
 /* As packed for the op. */
 struct costs {
@@ -224,32 +219,7 @@ static void check_map(map_function *map)
     }
 }
 
-static void test_4_lanes(void)
-{
-    check_map(op_align_score_map_x4);
-}
-
-static void test_8_lanes(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
-        check_map(op_align_score_map_x8);
-        return;
-    }
-#endif
-    CHECK_SKIP("this processor has no AVX2");
-}
-
-static void test_16_lanes(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512bw")) {
-        check_map(op_align_score_map_x16);
-        return;
-    }
-#endif
-    CHECK_SKIP("this processor has no AVX-512BW");
-}
+LANES_TESTS(op_align_score, check_map)
 
 /* The largest pair that there is, at the largest score and in a band. */
 static void test_the_longest(void)

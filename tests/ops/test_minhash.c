@@ -7,14 +7,9 @@
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/ops/buffer.h"
-
-typedef void map_function(const void *params, const struct op_chunk *chunks, uint32_t n_chunks);
+#include "tests/ops/lanes.h"
 
 extern const struct op_code op_minhash;
-map_function op_minhash_map_x4;
-#ifdef __x86_64__
-map_function op_minhash_map_x8, op_minhash_map_x16;
-#endif
 
 #define P    ((UINT64_C(1) << 61) - 1)
 #define MOST 1024 /* permutations */
@@ -234,32 +229,7 @@ static void check_map(map_function *map)
     check_hostile_ends(map);
 }
 
-static void test_4_lanes(void)
-{
-    check_map(op_minhash_map_x4);
-}
-
-static void test_8_lanes(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
-        check_map(op_minhash_map_x8);
-        return;
-    }
-#endif
-    CHECK_SKIP("this processor has no AVX2");
-}
-
-static void test_16_lanes(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512bw")) {
-        check_map(op_minhash_map_x16);
-        return;
-    }
-#endif
-    CHECK_SKIP("this processor has no AVX-512BW");
-}
+LANES_TESTS(op_minhash, check_map)
 
 static void test_the_width_that_is_picked(void)
 {

@@ -6,16 +6,11 @@
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/ops/buffer.h"
+#include "tests/ops/lanes.h"
 
 #define DIGEST_SIZE 32
 
-typedef void map_function(const void *params, const struct op_chunk *chunks, uint32_t n_chunks);
-
 extern const struct op_code op_sha256;
-map_function op_sha256_map_x4;
-#ifdef __x86_64__
-map_function op_sha256_map_x8, op_sha256_map_x16;
-#endif
 
 static void hex_of(const uint8_t *digest, char ret_hex[2 * DIGEST_SIZE + 1])
 {
@@ -198,32 +193,7 @@ static void check_map(map_function *map)
     check_random_tables(map);
 }
 
-static void test_4_lanes(void)
-{
-    check_map(op_sha256_map_x4);
-}
-
-static void test_8_lanes(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
-        check_map(op_sha256_map_x8);
-        return;
-    }
-#endif
-    CHECK_SKIP("this processor has no AVX2");
-}
-
-static void test_16_lanes(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512bw")) {
-        check_map(op_sha256_map_x16);
-        return;
-    }
-#endif
-    CHECK_SKIP("this processor has no AVX-512BW");
-}
+LANES_TESTS(op_sha256, check_map)
 
 static void test_the_width_that_is_picked(void)
 {
