@@ -22,6 +22,7 @@ import sys
 SYSTEM_LIBRARIES = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|resolv|cuda)\.so.*)")
 SUITES = ("gpu", "integration", "ops", "unit")
 DOCUMENTS = ("LICENSE", "README.md", "proto/PROTOCOL.md")
+MODULES = ("tests/daemon_socket.py",)  # that tests in Python import
 
 
 class Bundle:
@@ -134,8 +135,8 @@ def make_bundle(arguments):
     bundle.add_libraries()
     bundle.add_plan(json.loads((build / "meson-info/intro-tests.json").read_text()))
     bundle.add(source / "tests/bundle/run-gpu-tests", "run-gpu-tests")
-    for document in DOCUMENTS:
-        bundle.add(source / document, document)
+    for path in (*DOCUMENTS, *MODULES):
+        bundle.add(source / path, path)
     bundle.add(source / "client/gpupipe-cli.bash", "share/bash-completion/completions/gpupipe-cli")
     manual = build / "client/gpupipe-cli.1"
     if manual.exists():

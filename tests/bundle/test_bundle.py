@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "systemd"))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "systemd")]
+import daemon_socket
 import tap
 
 MAKE_BUNDLE, SOURCE_ROOT, BUILD_ROOT, VERSION, *EXECUTABLES = sys.argv[1:]
@@ -122,7 +123,7 @@ def the_daemon_works_there():
         daemon = subprocess.Popen([bundle / "bin/gpupiped", "--socket", socket, "--backend", "cpu",
                                    "--pinned-pool", "64M"], env={}, stderr=log)
     try:
-        tap.wait_until(lambda: socket.exists() or daemon.poll() is not None, "the socket")
+        daemon_socket.connect(daemon, socket).close()
         run(bundle / "bin/gpupipe-cli", "--socket", socket, "run", "sha256", "-p",
             f"block={BLOCK}", "--tail", "short", "-i", place / "data", "-o", place / "hashes")
         children = pathlib.Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()

@@ -10,12 +10,13 @@ import array
 import os
 import pathlib
 import shutil
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import daemon_socket
 
 try:
     import msgpack
@@ -96,12 +97,7 @@ class Daemon:
         path = folder / "rpc.sock"
         self.process = subprocess.Popen([program, "--socket", path, "--backend", "cpu"],
                                         stderr=subprocess.DEVNULL)
-        while not path.exists():
-            if self.process.poll() is not None:
-                sys.exit("Bail out! the daemon did not start")
-            time.sleep(0.01)
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(str(path))
+        self.socket = daemon_socket.connect(self.process, path)
 
     def call(self, method, *params):
         answers = msgpack.Unpacker(max_buffer_size=1 << 27)

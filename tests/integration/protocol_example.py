@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import daemon_socket
 
 LINES_MAX = 40
 BLOCK = 4096
@@ -26,10 +28,7 @@ def start_daemon(program, folder):
     socket_path = folder / "rpc.sock"
     daemon = subprocess.Popen([program, "--socket", socket_path, "--backend", "cpu"],
                               stderr=subprocess.DEVNULL)
-    while not socket_path.exists():
-        if daemon.poll() is not None:
-            sys.exit("Bail out! the daemon did not start")
-        time.sleep(0.01)
+    daemon_socket.connect(daemon, socket_path).close()
     return daemon, socket_path
 
 

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "systemd"))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "systemd")]
+import daemon_socket
 import tap
 
 MESON, SOURCE_ROOT, BUILD_ROOT, PREFIX, SANITIZERS, GPUPIPED = sys.argv[1:]
@@ -124,7 +126,7 @@ class Daemon:
         self.log = open(place / "log", "w")
         self.process = subprocess.Popen([GPUPIPED, "--socket", socket, "--backend", "cpu",
                                          "--pinned-pool", "64M"], stderr=self.log)
-        tap.wait_until(lambda: socket.exists() or self.process.poll() is not None, "the socket")
+        daemon_socket.connect(self.process, socket).close()
         return {**pkg_config_environment(), "GPUPIPE_SOCKET": str(socket)}
 
     def __exit__(self, *exception):
