@@ -6,25 +6,19 @@
  */
 #include "daemon/worker_link.h"
 
+#include "daemon/child.h"
 #include "daemon/log.h"
 #include "proto/channel.h"
 #include "proto/queue.h"
 #include "proto/util.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MOST_MS  10000
 #define STOP_PATIENCE_MS 1000
-#define KILL_PATIENCE_MS 10000 /* a GPU's driver takes a process with an endless kernel apart */
-#define REAP_PATIENCE_MS 1000
-#define REAP_PAUSE_MS    5
 #define DONE_BATCH       64
 
 enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
@@ -119,31 +113,6 @@ static void worker_bury(struct worker *worker)
     }
 }
 
-static void worker_kill(const struct worker *worker)
-{
-    syscall(SYS_pidfd_send_signal, worker->pid_fd, SIGKILL, NULL, 0);
-}
-
-/*
- * It was killed or has exited: wait until it is gone.  libuv made the pidfd non-blocking, and with
- * it waitid().  Whoever traces the worker (a debugger, a leak checker) learns of its exit first,
- * and only then it is ours to reap.
- */
-static void worker_reap(const struct worker *worker)
-{
-    struct pollfd exited = {.fd = worker->pid_fd, .events = POLLIN};
-    const struct timespec pause = {.tv_nsec = REAP_PAUSE_MS * 1000000};
-
-    poll(&exited, 1, KILL_PATIENCE_MS);
-    for (unsigned waited_ms = 0; waited_ms < REAP_PATIENCE_MS; waited_ms += REAP_PAUSE_MS) {
-        if (waitid(P_PIDFD, (id_t)worker->pid_fd, &(siginfo_t){0}, WEXITED) == 0 ||
-            errno != EAGAIN) {
-            return;
-        }
-        nanosleep(&pause, NULL);
-    }
-}
-
 /* The worker is gone or no longer trusted: no more work for it, and the next one starts. */
 static void worker_condemn(struct worker *worker, const char *reason)
 {
@@ -157,7 +126,7 @@ static void worker_condemn(struct worker *worker, const char *reason)
     if (worker->doorbell_poll.data == worker) {
         uv_poll_stop(&worker->doorbell_poll);
     }
-    worker_kill(worker);
+    child_kill(worker->pid_fd);
     worker->state = WORKER_DYING;
     snprintf(worker->reason, sizeof(worker->reason), "%s", reason);
     worker->next = link->dying;
@@ -228,16 +197,13 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
 {
     struct worker *worker = poll->data;
     struct worker_link *link = worker->link;
-    siginfo_t end = {0};
     char words[32];
 
     (void)status;
     (void)events;
-    if (waitid(P_PIDFD, (id_t)worker->pid_fd, &end, WEXITED | WNOHANG) < 0 || end.si_pid == 0) {
+    if (!child_has_ended(worker->pid_fd, words, sizeof(words))) {
         return;
     }
-    snprintf(words, sizeof(words), "it ended with %s %d",
-             end.si_code == CLD_EXITED ? "exit code" : "signal", end.si_status);
     read_control(worker);
     worker_condemn(worker, words);
     log_info("worker of %s (pid %d): %s", link->config.name, (int)worker->pid, words);
@@ -506,8 +472,8 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
     /* libuv makes the front end's end non-blocking; the worker's end blocks, as it likes. */
     if (worker_watch(worker, &worker->control_poll, worker->control_fd, on_control) < 0 ||
         worker_watch(worker, &worker->pid_poll, worker->pid_fd, on_exit_seen) < 0) {
-        worker_kill(worker);
-        worker_reap(worker);
+        child_kill(worker->pid_fd);
+        child_reap(worker->pid_fd);
         worker_bury(worker);
         return fail(ret_failure, STATUS_INTERNAL, NULL, "cannot watch a worker");
     }
@@ -568,13 +534,11 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
 /* End of file asks the worker to exit; it gets a second. */
 static void worker_end(struct worker *worker)
 {
-    struct pollfd exited = {.fd = worker->pid_fd, .events = POLLIN};
-
     shutdown(worker->control_fd, SHUT_RDWR);
-    if (poll(&exited, 1, STOP_PATIENCE_MS) <= 0) {
-        worker_kill(worker);
+    if (!child_await_exit(worker->pid_fd, STOP_PATIENCE_MS)) {
+        child_kill(worker->pid_fd);
     }
-    worker_reap(worker);
+    child_reap(worker->pid_fd);
     if (worker->state != WORKER_DYING) {
         snprintf(worker->reason, sizeof(worker->reason), "gpupiped stops");
     }
