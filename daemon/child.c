@@ -17,6 +17,19 @@
 #define REAP_PATIENCE_MS 1000
 #define REAP_PAUSE_MS    5
 
+int child_open(pid_t pid)
+{
+    int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int error = errno;
+
+    if (pid_fd < 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return -error;
+    }
+    return pid_fd;
+}
+
 void child_kill(int pid_fd)
 {
     syscall(SYS_pidfd_send_signal, pid_fd, SIGKILL, NULL, 0);

@@ -10,6 +10,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+/*
+ * The pidfd of a child that nobody has reaped, which makes its pid its own; or -errno, and then it
+ * is killed and reaped.
+ */
+int child_open(pid_t pid);
 
 /* SIGKILL. */
 void child_kill(int pid_fd);

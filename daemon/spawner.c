@@ -5,6 +5,7 @@
  */
 #include "daemon/spawner.h"
 
+#include "daemon/child.h"
 #include "proto/channel.h"
 #include "proto/util.h"
 #include "proto/worker_abi.h"
@@ -32,7 +33,7 @@ struct spawn_request {
 };
 
 struct spawn_reply {
-    pid_t pid; /* the pidfd comes along where pid > 0 */
+    pid_t pid; /* or -errno or 0, with the failure */
     struct failure failure;
 };
 
@@ -89,14 +90,13 @@ _Noreturn static void become_worker(char **argv, char **environment, int control
 }
 
 /*
- * Returns the worker's pid, with its pidfd in *ret_pid_fd, or -errno.  clone, not clone3: a seccomp
- * filter cannot look into clone3's arguments, so one that refuses namespaces, as systemd's
- * RestrictNamespaces= does, answers every clone3 with ENOSYS.
+ * Returns the worker's pid or -errno.  clone, not clone3: a seccomp filter cannot look into
+ * clone3's arguments, so one that refuses namespaces, as systemd's RestrictNamespaces= does,
+ * answers every clone3 with ENOSYS.
  */
-static pid_t start_worker(char **argv, char **environment, int control_fd, int *ret_pid_fd)
+static pid_t start_worker(char **argv, char **environment, int control_fd)
 {
-    int pid_fd = -1;
-    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD, NULL, &pid_fd, NULL, 0);
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, 0);
 
     if (pid < 0) {
         return -errno;
@@ -104,7 +104,6 @@ static pid_t start_worker(char **argv, char **environment, int control_fd, int *
     if (pid == 0) {
         become_worker(argv, environment, control_fd);
     }
-    *ret_pid_fd = pid_fd;
     return pid;
 }
 
@@ -113,7 +112,6 @@ static void answer_request(const struct nest *nest, int fd, struct spawn_request
 {
     char path[PATH_MAX];
     char *argv[] = {path, NULL, NULL, NULL};
-    _cleanup_(close_fd) int pid_fd = -1;
     struct spawn_reply reply = {0};
 
     request->backend[sizeof(request->backend) - 1] = '\0';
@@ -127,13 +125,17 @@ static void answer_request(const struct nest *nest, int fd, struct spawn_request
              "the worker program gpupipe-worker-%s is not installed beside gpupiped",
              request->backend);
     } else {
-        reply.pid = start_worker(argv, nest->environment, control_fd, &pid_fd);
+        reply.pid = start_worker(argv, nest->environment, control_fd);
         if (reply.pid < 0) {
             fail(&reply.failure, STATUS_INTERNAL, NULL, "cannot start a worker process: %s",
                  strerror(-reply.pid));
         }
     }
-    channel_send_packet(fd, &reply, sizeof(reply), &pid_fd, pid_fd >= 0 ? 1 : 0);
+    /*
+     * Without the pidfd: the kernel may refuse to send a descriptor, and the front end waits for
+     * this.  As the worker's parent it can open one itself, and no other process is meant by it.
+     */
+    channel_send_packet(fd, &reply, sizeof(reply), NULL, 0);
 }
 
 _Noreturn static void spawner_loop(const struct nest *nest, int fd)
@@ -237,21 +239,22 @@ int spawner_start(struct spawner *spawner, const char *backend, const char *devi
 {
     struct spawn_request request = {0};
     struct spawn_reply reply;
-    int pid_fd = -1;
-    uint32_t n_fds = 1;
+    uint32_t n_fds = 0;
 
     snprintf(request.backend, sizeof(request.backend), "%s", backend);
     snprintf(request.device, sizeof(request.device), "%s", device);
     if (channel_send_packet(spawner->fd, &request, sizeof(request), &control_fd, 1) < 0 ||
-        channel_receive_packet(spawner->fd, &reply, sizeof(reply), &pid_fd, &n_fds) !=
-            sizeof(reply)) {
-        close_fd(&pid_fd);
+        channel_receive_packet(spawner->fd, &reply, sizeof(reply), NULL, &n_fds) != sizeof(reply)) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "the spawner process is gone");
     }
-    if (reply.pid <= 0 || n_fds != 1) {
-        close_fd(&pid_fd);
+    if (reply.pid <= 0) {
         *ret_failure = reply.failure;
         return -(int)reply.failure.status;
+    }
+    int pid_fd = child_open(reply.pid);
+    if (pid_fd < 0) {
+        return fail(ret_failure, STATUS_INTERNAL, NULL, "cannot watch a worker process: %s",
+                    strerror(-pid_fd));
     }
     *ret_pid = reply.pid;
     return pid_fd;

@@ -2,8 +2,8 @@
  * Spawner: the small process that starts workers.
  *
  * It is forked before the front end starts threads or confines itself, and starts each worker by
- * clone(CLONE_PARENT | CLONE_PIDFD) and exec: the front end is the workers' parent, so that it can
- * wait for them and its death ends them, while confinement of the front end does not reach them.
+ * clone(CLONE_PARENT) and exec: the front end is the workers' parent, so that it can wait for them
+ * and its death ends them, while confinement of the front end does not reach them.
  * Workers get a clean environment: nothing but PATH and what --worker-env names.
  *
  * The spawner leads a session of its own, so that a terminal's Ctrl-C reaches the front end only,
