@@ -71,7 +71,10 @@ int channel_send_packet(int fd, const void *bytes, size_t size, const int *fds, 
         cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
     }
-    return TEMP_FAILURE_RETRY(sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0 ? -errno : 0;
+    if (TEMP_FAILURE_RETRY(sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0) {
+        return errno == ETOOMANYREFS ? -EAGAIN : -errno;
+    }
+    return 0;
 }
 
 /* Move the descriptors of a packet to fds, at most max; the others are closed. */

@@ -28,9 +28,15 @@ ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov);
 
 /*
  * One packet with descriptors over a SOCK_SEQPACKET socket (front end, spawner, worker).  Blocking
- * as the socket is.  channel_send_packet returns 0 or -errno.  channel_receive_packet returns the
- * packet's size (0: end of file), stores at most *n_fds descriptors in fds (further ones are
- * closed) and their number in *n_fds; -EMSGSIZE if the packet was longer than size.
+ * as the socket is.
+ *
+ * channel_send_packet returns 0, or -errno with nothing sent.  -EAGAIN, on a blocking socket too:
+ * not now, because it is full, or because this user has more descriptors on the way to somebody who
+ * does not receive them than this process may have open; no poll tells when that has passed.
+ *
+ * channel_receive_packet returns the packet's size (0: end of file), stores at most *n_fds
+ * descriptors in fds (further ones are closed) and their number in *n_fds; -EMSGSIZE if the packet
+ * was longer than size.
  */
 int channel_send_packet(int fd, const void *bytes, size_t size, const int *fds, uint32_t n_fds);
 ssize_t channel_receive_packet(int fd, void *bytes, size_t size, int *fds, uint32_t *n_fds);

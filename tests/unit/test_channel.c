@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -122,6 +124,98 @@ static void test_a_packet_to_nobody_is_an_error_and_no_signal(void)
     CHECK_EQ(channel_send_packet(pair[0], "x", 1, NULL, 0), -EPIPE);
     close(pair[0]);
 }
+
+/* ---- descriptors on the way ----------------------------------------------------------------- */
+
+enum { FEW = 32 }; /* descriptors that the crowded process may have */
+
+/* What it saw, in memory that it shares with the test. */
+struct crowd {
+    int as_user; /* 0 or errno */
+    uint8_t n_sent;
+    int refused, plain, again; /* what the sends returned */
+    uint8_t n_received;
+    bool has_arrived;
+};
+
+static int send_number(int fd, uint8_t number, uint32_t n_fds)
+{
+    static const int fds[CHANNEL_FDS_MAX]; /* the standard input, often */
+
+    return channel_send_packet(fd, &number, 1, fds, n_fds);
+}
+
+static bool is_received(int fd, uint8_t number, uint32_t n_fds)
+{
+    int fds[CHANNEL_FDS_MAX];
+    uint32_t n = CHANNEL_FDS_MAX;
+    uint8_t got = 0;
+    bool is_right =
+        channel_receive_packet(fd, &got, 1, fds, &n) == 1 && got == number && n == n_fds;
+
+    for (uint32_t i = 0; is_right && i < n; i++) {
+        close(fds[i]);
+    }
+    return is_right;
+}
+
+/* Send until the kernel refuses, receive all that was sent, send again. */
+static void crowd_out(struct crowd *crowd, const int pair[2])
+{
+    while (crowd->n_sent < FEW && crowd->refused == 0) {
+        crowd->refused = send_number(pair[0], crowd->n_sent, CHANNEL_FDS_MAX);
+        crowd->n_sent += crowd->refused == 0;
+    }
+    crowd->plain = send_number(pair[0], crowd->n_sent, 0);
+    while (is_received(pair[1], crowd->n_received,
+                       crowd->n_received < crowd->n_sent ? CHANNEL_FDS_MAX : 0)) {
+        crowd->n_received++;
+    }
+    crowd->again = send_number(pair[0], 77, CHANNEL_FDS_MAX);
+    crowd->has_arrived = is_received(pair[1], 77, CHANNEL_FDS_MAX);
+}
+
+static void unmap_crowd(void *crowd)
+{
+    munmap(crowd, sizeof(struct crowd));
+}
+
+/* Root may have any number of them on the way: another user's process tries. */
+static void test_too_many_descriptors_on_the_way_say_again(void)
+{
+    struct crowd *crowd =
+        mmap(NULL, sizeof(*crowd), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int pair[2], status;
+    pid_t pid;
+
+    check_at_end(unmap_crowd, crowd);
+    CHECK_EQ(channel_pair(true, pair), 0);
+    pid = fork();
+    if (pid == 0) {
+        bool is_user = geteuid() != 0 || setresuid(65534, 65534, 65534) == 0;
+
+        crowd->as_user = is_user ? 0 : errno;
+        if (is_user && setrlimit(RLIMIT_NOFILE, &(struct rlimit){FEW, FEW}) == 0) {
+            crowd_out(crowd, pair);
+        }
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    close(pair[0]);
+    close(pair[1]);
+    CHECK_EQ(status, 0);
+    if (crowd->as_user != 0) {
+        CHECK_SKIP("root may not be another user here: %s", strerror(crowd->as_user));
+    }
+    CHECK_GT(crowd->n_sent, 0);
+    CHECK_EQ(crowd->refused, -EAGAIN);
+    CHECK_EQ(crowd->plain, 0); /* the socket is not full */
+    CHECK_EQ(crowd->n_received, crowd->n_sent + 1);
+    CHECK_EQ(crowd->again, 0);
+    CHECK(crowd->has_arrived);
+}
+
+/* ---- doorbells and streams ------------------------------------------------------------------ */
 
 static void test_a_doorbell_rings_once_however_often(void)
 {
@@ -373,6 +467,7 @@ CHECK_MAIN(CHECK_TEST(test_a_packet_carries_bytes_and_descriptors),
            CHECK_TEST(test_unwanted_descriptors_of_a_packet_are_closed),
            CHECK_TEST(test_a_packet_that_is_too_long_leaves_nothing),
            CHECK_TEST(test_a_packet_to_nobody_is_an_error_and_no_signal),
+           CHECK_TEST(test_too_many_descriptors_on_the_way_say_again),
            CHECK_TEST(test_a_doorbell_rings_once_however_often),
            CHECK_TEST(test_descriptors_on_a_stream_never_arrive),
            CHECK_TEST(test_a_stream_without_room_says_again), CHECK_TEST(test_listen_and_connect),
