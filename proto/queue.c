@@ -1,5 +1,5 @@
 /*
- * The queues between front end and worker.  Every atomic of the project is in this file.
+ * The queues between front end and worker.
  *
  * The memfd, one per worker generation; each line is 64 bytes, so that no two indices share one:
  *
@@ -29,17 +29,13 @@
  * and stored as relaxed atomics: whoever looks at a slot before it is done races by design, and a
  * hostile writer races always; each word is loaded exactly once.
  *
- * Sleeping.  A sleeper stores is_sleeping, then loads the tails; a publisher stores the tail, then
- * loads is_sleeping.  Were either pair to be reordered (a store may pass a later load of another
- * address, on x86 too), both could see the old value: an entry nobody is woken for.  All four are
- * therefore sequentially consistent: in their one total order, whichever store comes second is
- * followed by a load that sees the first.  The publisher clears the flag, so that one sleep costs
- * one ring; it rings after clearing, so a flag set again in between costs a spurious wake at most.
+ * Sleeping: see shared_words.h.
  *
  * Threads: one on each side; see queue.h.
  */
 #include "proto/queue.h"
 
+#include "proto/shared_words.h"
 #include "proto/shm.h"
 #include "proto/util.h"
 
@@ -51,7 +47,6 @@
 
 #define QUEUE_MAGIC   0x51505047u /* "GPPQ" */
 #define QUEUE_VERSION 2u
-#define LINE_SIZE     64
 
 struct header {
     uint32_t magic;
@@ -59,37 +54,32 @@ struct header {
     uint32_t generation;
     uint32_t first_index; /* of every queue */
     uint64_t size;        /* of struct layout */
-    uint8_t zero[LINE_SIZE - 24];
-};
-
-struct line {
-    uint32_t value;
-    uint8_t zero[LINE_SIZE - 4];
+    uint8_t zero[SHARED_LINE_SIZE - 24];
 };
 
 struct work_queue {
-    struct line tail;
+    struct shared_line tail;
     struct work_entry entries[WORK_ENTRIES];
     struct work_result results[WORK_ENTRIES];
     struct work_error errors[WORK_ENTRIES];
 };
 
 struct done_queue {
-    struct line tail;
-    struct line head;
+    struct shared_line tail;
+    struct shared_line head;
     struct done_entry entries[DONE_ENTRIES];
 };
 
 struct layout {
     struct header header;
-    struct line front_end_sleep;
-    struct line worker_sleep;
+    struct shared_line front_end_sleep;
+    struct shared_line worker_sleep;
     struct work_queue work[PRIORITY_COUNT];
     struct done_queue done;
 };
-_Static_assert(sizeof(struct header) == LINE_SIZE && sizeof(struct line) == LINE_SIZE, "lines");
+_Static_assert(sizeof(struct header) == SHARED_LINE_SIZE, "the header is one line");
 _Static_assert(sizeof(struct done_entry) == 16, "four done entries are one cache line");
-_Static_assert(sizeof(struct layout) % LINE_SIZE == 0, "nothing but lines");
+_Static_assert(sizeof(struct layout) % SHARED_LINE_SIZE == 0, "nothing but lines");
 _Static_assert((WORK_ENTRIES & (WORK_ENTRIES - 1)) == 0 && (DONE_ENTRIES & (DONE_ENTRIES - 1)) == 0,
                "free-running indices wrap at 2^32, a multiple of the entries");
 _Static_assert(DONE_ENTRIES >= PRIORITY_COUNT * WORK_ENTRIES, "the done queue is never full");
@@ -122,37 +112,6 @@ struct queue {
         struct consumer consumer[PRIORITY_COUNT];
     };
 };
-
-static uint32_t load(const uint32_t *shared, int order)
-{
-    return __atomic_load_n(shared, order);
-}
-
-static void store(uint32_t *shared, uint32_t value, int order)
-{
-    __atomic_store_n(shared, value, order);
-}
-
-/* All structs are whole numbers of 8-byte words at 8-byte addresses. */
-static void load_words(void *private, const void *shared, size_t size)
-{
-    uint64_t word;
-
-    for (size_t at = 0; at < size; at += sizeof(word)) {
-        word = __atomic_load_n((const uint64_t *)((const char *)shared + at), __ATOMIC_RELAXED);
-        memcpy((char *)private + at, &word, sizeof(word));
-    }
-}
-
-static void store_words(void *shared, const void *private, size_t size)
-{
-    uint64_t word;
-
-    for (size_t at = 0; at < size; at += sizeof(word)) {
-        memcpy(&word, (const char *)private + at, sizeof(word));
-        __atomic_store_n((uint64_t *)((char *)shared + at), word, __ATOMIC_RELAXED);
-    }
-}
 
 /* Word 0 of a result slot, which says what the rest is worth. */
 static void store_state(struct work_result *slot, enum result_state state, enum status status)
@@ -241,7 +200,7 @@ int queue_attach(int fd, struct queue **ret_queue)
         return error;
     }
     queue->shared = base;
-    load_words(&header, &queue->shared->header, sizeof(header));
+    shared_load_words(&header, &queue->shared->header, sizeof(header));
     if (!header_is_right(&header)) {
         shm_unmap(base, queue->map_size);
         return -EINVAL;
@@ -287,21 +246,11 @@ int queue_work_put(struct queue *queue, enum priority priority, const struct wor
     producer->entries[place] = *entry;
     producer->n_held++;
     producer->tail++;
-    store_words(&work->entries[place], entry, sizeof(*entry));
+    shared_store_words(&work->entries[place], entry, sizeof(*entry));
     /* The slot still says how the previous entry here ended; nobody is writing to it now. */
     store_state(&work->results[place], RESULT_EMPTY, STATUS_OK);
     *ret_index = index;
     return 0;
-}
-
-/* The second half of the sleep protocol; the caller has just stored its tail. */
-static bool must_ring(struct line *sleep)
-{
-    if (load(&sleep->value, __ATOMIC_SEQ_CST) == 0) {
-        return false;
-    }
-    store(&sleep->value, 0, __ATOMIC_RELAXED);
-    return true;
 }
 
 bool queue_work_publish(struct queue *queue, enum priority priority)
@@ -312,8 +261,8 @@ bool queue_work_publish(struct queue *queue, enum priority priority)
         return false;
     }
     producer->published = producer->tail;
-    store(&queue->shared->work[priority].tail.value, producer->tail, __ATOMIC_SEQ_CST);
-    return must_ring(&queue->shared->worker_sleep);
+    return shared_publish(&queue->shared->work[priority].tail, producer->tail,
+                          &queue->shared->worker_sleep);
 }
 
 void queue_work_read(const struct queue *queue, enum priority priority, uint32_t index,
@@ -324,15 +273,15 @@ void queue_work_read(const struct queue *queue, enum priority priority, uint32_t
     uint64_t head = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
     memcpy(ret_result, &head, sizeof(head));
-    load_words((uint64_t *)ret_result + 1, slot + 1, sizeof(*ret_result) - sizeof(head));
+    shared_load_words((uint64_t *)ret_result + 1, slot + 1, sizeof(*ret_result) - sizeof(head));
     *ret_entry = queue->producer[priority].entries[index % WORK_ENTRIES];
 }
 
 void queue_error_read(const struct queue *queue, enum priority priority, uint32_t index,
                       struct work_error *ret_error)
 {
-    load_words(ret_error, &queue->shared->work[priority].errors[index % WORK_ENTRIES],
-               sizeof(*ret_error));
+    shared_load_words(ret_error, &queue->shared->work[priority].errors[index % WORK_ENTRIES],
+                      sizeof(*ret_error));
     ret_error->text[sizeof(ret_error->text) - 1] = '\0';
 }
 
@@ -382,14 +331,14 @@ static bool range_is_in_flight(const struct queue *queue, const struct done_entr
 int queue_done_take(struct queue *queue, struct done_entry *ret_entries, uint32_t max)
 {
     struct done_queue *done = &queue->shared->done;
-    uint32_t n_ready = load(&done->tail.value, __ATOMIC_ACQUIRE) - queue->done_head;
+    uint32_t n_ready = shared_load(&done->tail.value, __ATOMIC_ACQUIRE) - queue->done_head;
     uint32_t n = 0;
     bool is_broken = n_ready > DONE_ENTRIES;
 
     while (!is_broken && n < MIN(n_ready, max)) {
         struct done_entry entry;
 
-        load_words(&entry, &done->entries[queue->done_head % DONE_ENTRIES], sizeof(entry));
+        shared_load_words(&entry, &done->entries[queue->done_head % DONE_ENTRIES], sizeof(entry));
         is_broken = !range_is_in_flight(queue, &entry);
         if (!is_broken) {
             for (uint32_t i = 0; i < entry.count; i++) {
@@ -400,24 +349,20 @@ int queue_done_take(struct queue *queue, struct done_entry *ret_entries, uint32_
             queue->done_head++;
         }
     }
-    store(&done->head.value, queue->done_head, __ATOMIC_RELEASE);
+    shared_store(&done->head.value, queue->done_head, __ATOMIC_RELEASE);
     /* What came before the nonsense was right and is handed over; the next call meets it again. */
     return is_broken && n == 0 ? QUEUE_BROKEN : (int)n;
 }
 
 bool queue_done_sleep(struct queue *queue)
 {
-    store(&queue->shared->front_end_sleep.value, 1, __ATOMIC_SEQ_CST);
-    if (load(&queue->shared->done.tail.value, __ATOMIC_SEQ_CST) == queue->done_head) {
-        return true;
-    }
-    queue_done_awake(queue);
-    return false;
+    return shared_sleep(&queue->shared->front_end_sleep, &queue->shared->done.tail,
+                        queue->done_head);
 }
 
 void queue_done_awake(struct queue *queue)
 {
-    store(&queue->shared->front_end_sleep.value, 0, __ATOMIC_RELAXED);
+    shared_awake(&queue->shared->front_end_sleep);
 }
 
 /* ---- worker -------------------------------------------------------------------------------- */
@@ -427,7 +372,7 @@ int queue_work_take(struct queue *queue, enum priority priority, struct work_ent
 {
     struct work_queue *work = &queue->shared->work[priority];
     struct consumer *consumer = &queue->consumer[priority];
-    uint32_t tail = load(&work->tail.value, __ATOMIC_ACQUIRE);
+    uint32_t tail = shared_load(&work->tail.value, __ATOMIC_ACQUIRE);
     uint32_t n = MIN(tail - consumer->head, max);
 
     if (tail - consumer->head > WORK_ENTRIES) {
@@ -437,7 +382,8 @@ int queue_work_take(struct queue *queue, enum priority priority, struct work_ent
     for (uint32_t i = 0; i < n; i++) {
         uint32_t index = consumer->head++;
 
-        load_words(&ret_entries[i], &work->entries[index % WORK_ENTRIES], sizeof(*ret_entries));
+        shared_load_words(&ret_entries[i], &work->entries[index % WORK_ENTRIES],
+                          sizeof(*ret_entries));
         store_state(&work->results[index % WORK_ENTRIES], RESULT_TAKEN, STATUS_OK);
         ret_indices[i] = index;
     }
@@ -459,7 +405,8 @@ void queue_result_error(struct queue *queue, enum priority priority, uint32_t in
     struct work_error error = {0};
 
     snprintf(error.text, sizeof(error.text), "%s", text);
-    store_words(&queue->shared->work[priority].errors[index % WORK_ENTRIES], &error, sizeof(error));
+    shared_store_words(&queue->shared->work[priority].errors[index % WORK_ENTRIES], &error,
+                       sizeof(error));
 }
 
 void queue_result_done(struct queue *queue, enum priority priority, uint32_t index,
@@ -467,8 +414,8 @@ void queue_result_done(struct queue *queue, enum priority priority, uint32_t ind
 {
     struct work_result *slot = &queue->shared->work[priority].results[index % WORK_ENTRIES];
 
-    store_words((uint64_t *)slot + 1, (const uint64_t *)result + 1,
-                sizeof(*result) - sizeof(uint64_t));
+    shared_store_words((uint64_t *)slot + 1, (const uint64_t *)result + 1,
+                       sizeof(*result) - sizeof(uint64_t));
     store_state(slot, RESULT_DONE, (enum status)result->status);
 }
 
@@ -476,33 +423,32 @@ int queue_done_put(struct queue *queue, const struct done_entry *entry)
 {
     struct done_queue *done = &queue->shared->done;
 
-    if (queue->done_tail - load(&done->head.value, __ATOMIC_ACQUIRE) >= DONE_ENTRIES) {
+    if (queue->done_tail - shared_load(&done->head.value, __ATOMIC_ACQUIRE) >= DONE_ENTRIES) {
         return -EAGAIN;
     }
-    store_words(&done->entries[queue->done_tail % DONE_ENTRIES], entry, sizeof(*entry));
+    shared_store_words(&done->entries[queue->done_tail % DONE_ENTRIES], entry, sizeof(*entry));
     queue->done_tail++;
     return 0;
 }
 
 bool queue_done_publish(struct queue *queue)
 {
-    store(&queue->shared->done.tail.value, queue->done_tail, __ATOMIC_SEQ_CST);
-    return must_ring(&queue->shared->front_end_sleep);
+    return shared_publish(&queue->shared->done.tail, queue->done_tail,
+                          &queue->shared->front_end_sleep);
 }
 
 bool queue_work_sleep(struct queue *queue)
 {
-    store(&queue->shared->worker_sleep.value, 1, __ATOMIC_SEQ_CST);
-    for (unsigned i = 0; i < PRIORITY_COUNT; i++) {
-        if (load(&queue->shared->work[i].tail.value, __ATOMIC_SEQ_CST) != queue->consumer[i].seen) {
-            queue_work_awake(queue);
-            return false;
-        }
+    bool has_none = true;
+
+    for (unsigned i = 0; has_none && i < PRIORITY_COUNT; i++) {
+        has_none = shared_sleep(&queue->shared->worker_sleep, &queue->shared->work[i].tail,
+                                queue->consumer[i].seen);
     }
-    return true;
+    return has_none;
 }
 
 void queue_work_awake(struct queue *queue)
 {
-    store(&queue->shared->worker_sleep.value, 0, __ATOMIC_RELAXED);
+    shared_awake(&queue->shared->worker_sleep);
 }
