@@ -1,9 +1,9 @@
 /*
  * Channel: Unix sockets, as this project uses them.
  *
- * Two kinds.  Streams carry bytes to and from clients; descriptors sent along are left to the
- * kernel to drop, so that none ever enters this process's table.  SOCK_SEQPACKET pairs carry fixed
- * structs and descriptors between our own processes, and serve as doorbells.
+ * Two kinds.  Streams carry bytes to and from clients; descriptors go to them, and those they send
+ * along are left to the kernel to drop, so that none ever enters the daemon's table. SOCK_SEQPACKET
+ * pairs carry fixed structs and descriptors between our own processes, and serve as doorbells.
  *
  * Threads: plain functions over descriptors, no state.
  */
@@ -46,38 +46,7 @@ ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret
     return n;
 }
 
-ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov)
-{
-    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = n_iov};
-    ssize_t n = TEMP_FAILURE_RETRY(sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL));
-
-    return n < 0 ? -errno : n;
-}
-
-int channel_send_packet(int fd, const void *bytes, size_t size, const int *fds, uint32_t n_fds)
-{
-    struct iovec iov = {.iov_base = (void *)bytes, .iov_len = size};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-    union control control = {0};
-    struct cmsghdr *cmsg;
-
-    assert(n_fds <= CHANNEL_FDS_MAX);
-    if (n_fds > 0) {
-        msg.msg_control = &control;
-        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-        memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
-    }
-    if (TEMP_FAILURE_RETRY(sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0) {
-        return errno == ETOOMANYREFS ? -EAGAIN : -errno;
-    }
-    return 0;
-}
-
-/* Move the descriptors of a packet to fds, at most max; the others are closed. */
+/* Move the descriptors of what came to fds, at most max; the others are closed. */
 static uint32_t take_fds(struct msghdr *msg, int *fds, uint32_t max)
 {
     uint32_t n_taken = 0;
@@ -98,6 +67,71 @@ static uint32_t take_fds(struct msghdr *msg, int *fds, uint32_t max)
         }
     }
     return n_taken;
+}
+
+ssize_t channel_receive_fds(int fd, const struct iovec *iov, size_t n_iov, int *ret_fds,
+                            uint32_t max, uint32_t *ret_n_fds)
+{
+    union control control;
+    struct msghdr msg = {
+        .msg_iov = (struct iovec *)iov,
+        .msg_iovlen = n_iov,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control),
+    };
+    ssize_t n = TEMP_FAILURE_RETRY(recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+
+    if (n < 0) {
+        return -errno;
+    }
+    *ret_n_fds = take_fds(&msg, ret_fds, max);
+    return n;
+}
+
+static void attach_fds(struct msghdr *msg, union control *control, const int *fds, uint32_t n_fds)
+{
+    struct cmsghdr *cmsg;
+
+    assert(n_fds <= CHANNEL_FDS_MAX);
+    if (n_fds == 0) {
+        return;
+    }
+    msg->msg_control = control;
+    msg->msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+    cmsg = CMSG_FIRSTHDR(msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+    memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
+}
+
+ssize_t channel_send_fds(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
+                         uint32_t n_fds)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = n_iov};
+    union control control = {0};
+
+    attach_fds(&msg, &control, fds, n_fds);
+    ssize_t n = TEMP_FAILURE_RETRY(sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL));
+    return n < 0 ? -errno : n;
+}
+
+ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov)
+{
+    return channel_send_fds(fd, iov, n_iov, NULL, 0);
+}
+
+int channel_send_packet(int fd, const void *bytes, size_t size, const int *fds, uint32_t n_fds)
+{
+    struct iovec iov = {.iov_base = (void *)bytes, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    union control control = {0};
+
+    attach_fds(&msg, &control, fds, n_fds);
+    if (TEMP_FAILURE_RETRY(sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0) {
+        return errno == ETOOMANYREFS ? -EAGAIN : -errno;
+    }
+    return 0;
 }
 
 ssize_t channel_receive_packet(int fd, void *bytes, size_t size, int *fds, uint32_t *n_fds)

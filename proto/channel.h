@@ -23,8 +23,20 @@
  */
 ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret_had_fds);
 
+/* The same, but descriptors are taken: up to max of them, in *ret_n_fds; further ones are closed.
+ */
+ssize_t channel_receive_fds(int fd, const struct iovec *iov, size_t n_iov, int *ret_fds,
+                            uint32_t max, uint32_t *ret_n_fds);
+
 /* sendmsg(MSG_NOSIGNAL | MSG_DONTWAIT).  Returns bytes or -errno. */
 ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov);
+/*
+ * The same with descriptors (at most CHANNEL_FDS_MAX) on the first byte.  They have left if any
+ * byte has.  -ETOOMANYREFS: the kernel holds as many as it lets us have on their way, until their
+ * receivers take some; poll() does not tell when.
+ */
+ssize_t channel_send_fds(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
+                         uint32_t n_fds);
 
 /*
  * One packet with descriptors over a SOCK_SEQPACKET socket (front end, spawner, worker).  Blocking

@@ -51,6 +51,8 @@ struct reader {
     enum reader_state state;
     struct guard guard;
     uint64_t n_received;
+    int fds[CHANNEL_FDS_MAX];
+    uint32_t n_fds;
 
     /* The payload under way. */
     uint64_t payload_left;
@@ -87,6 +89,9 @@ int reader_create(struct reader **ret_reader, enum guard_role role,
 
 void reader_destroy(struct reader *reader)
 {
+    while (reader != NULL && reader->n_fds > 0) {
+        close(reader->fds[--reader->n_fds]);
+    }
     free(reader);
 }
 
@@ -293,6 +298,21 @@ static int handle_input(struct reader *reader)
     return r;
 }
 
+static ssize_t receive_bytes(struct reader *reader, int fd, const struct iovec *iov, size_t n_iov,
+                             bool *ret_had_fds)
+{
+    uint32_t n_fds = 0;
+
+    if (reader->guard.role == GUARD_SERVER) {
+        return channel_receive(fd, iov, n_iov, ret_had_fds);
+    }
+    ssize_t n = channel_receive_fds(fd, iov, n_iov, reader->fds + reader->n_fds,
+                                    CHANNEL_FDS_MAX - reader->n_fds, &n_fds);
+    reader->n_fds += n_fds;
+    *ret_had_fds = false;
+    return n;
+}
+
 /* One recvmsg() of at most room bytes: to the sink first, to the input behind it. */
 static ssize_t receive(struct reader *reader, int fd, size_t room, bool *ret_had_fds)
 {
@@ -308,7 +328,7 @@ static ssize_t receive(struct reader *reader, int fd, size_t room, bool *ret_had
     if (room > sink_room) {
         iov[n_iov++] = (struct iovec){reader->input, MIN(room - sink_room, (size_t)INPUT_SIZE)};
     }
-    n = channel_receive(fd, iov, n_iov, ret_had_fds);
+    n = receive_bytes(reader, fd, iov, n_iov, ret_had_fds);
     if (n > 0) {
         size_t n_in_sink = MIN((size_t)n, sink_room);
 
@@ -336,7 +356,7 @@ int reader_read(struct reader *reader, int fd, size_t budget)
         if (n <= 0) {
             return n == -EAGAIN ? READER_IDLE : n == 0 ? READER_EOF : (int)n;
         }
-        if (had_fds && reader->guard.role == GUARD_SERVER) {
+        if (had_fds) {
             fail(&failure, STATUS_PROTO, NULL, "this socket takes no descriptors");
             return break_off(reader, &failure);
         }
@@ -356,6 +376,17 @@ void reader_drain_payload(struct reader *reader)
     if (reader->state == STATE_ASKING || reader->state == STATE_FILLING) {
         reader->state = STATE_DRAINING;
     }
+}
+
+bool reader_take_fds(struct reader *reader, int *ret_fds, uint32_t n)
+{
+    if (reader->n_fds < n) {
+        return false;
+    }
+    memcpy(ret_fds, reader->fds, n * sizeof(int));
+    reader->n_fds -= n;
+    memmove(reader->fds, reader->fds + n, reader->n_fds * sizeof(int));
+    return true;
 }
 
 bool reader_is_within(const struct reader *reader)

@@ -8,7 +8,8 @@
  *
  * No callback may destroy the reader or call reader_read() or reader_resume().
  *
- * Any descriptor that arrives on the server's side ends the connection (see channel.h).
+ * Any descriptor that arrives on the server's side ends the connection (see channel.h).  On the
+ * client's they are kept in the order they came, for the message that is known to have some.
  *
  * Owner and thread: whoever owns the socket; no locks.
  */
@@ -78,6 +79,12 @@ int reader_resume(struct reader *reader);
  * and for a payload that on_payload had no room for (reader_resume() then goes on).
  */
 void reader_drain_payload(struct reader *reader);
+
+/*
+ * The oldest descriptors that came, n of them, with the message at hand or before it: the caller's.
+ * False: there are not that many; none is taken.  Those never taken are closed with the reader.
+ */
+bool reader_take_fds(struct reader *reader, int *ret_fds, uint32_t n);
 
 /* Is a message under way (some of its bytes are here and others are not)? */
 bool reader_is_within(const struct reader *reader);

@@ -14,6 +14,7 @@
 #include "proto/util.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,9 @@ struct writer_message {
     uint8_t *own; /* the bytes that were copied */
     size_t own_size;
     size_t own_capacity;
+
+    int *fds; /* to go with the first byte; NULL: none, as nearly always */
+    uint32_t n_fds;
 
     struct iovec *iov;
     size_t n_iov;
@@ -78,8 +82,17 @@ static struct writer_message *remove_first(struct writer *writer)
     return message;
 }
 
+static void drop_fds(struct writer_message *message)
+{
+    while (message->n_fds > 0) {
+        close(message->fds[--message->n_fds]);
+    }
+    free(STEAL(message->fds));
+}
+
 static void free_message(struct writer_message *message)
 {
+    drop_fds(message);
     free(message->own);
     free(message->iov);
     free(message);
@@ -185,6 +198,23 @@ int writer_add_ref(struct writer_message *message, const void *bytes, size_t siz
     return size == 0 ? 0 : add_piece(message, bytes, size);
 }
 
+int writer_add_fds(struct writer_message *message, const int *fds, uint32_t n_fds)
+{
+    message->fds = calloc(n_fds, sizeof(*message->fds));
+    if (message->fds == NULL) {
+        return -ENOMEM;
+    }
+    while (message->n_fds < n_fds) {
+        int fd = fcntl(fds[message->n_fds], F_DUPFD_CLOEXEC, 0);
+
+        if (fd < 0) {
+            return -errno;
+        }
+        message->fds[message->n_fds++] = fd;
+    }
+    return 0;
+}
+
 void writer_abandon(struct writer_message *message)
 {
     if (message != NULL) {
@@ -209,12 +239,13 @@ void writer_queue(struct writer *writer, struct writer_message *message)
 }
 
 /* Collect what leaves next, at most budget bytes; across messages, so that many small ones cost
- * one system call. */
+ * one system call, but for one with descriptors, which go with its first byte. */
 static size_t gather(const struct writer *writer, size_t budget, struct iovec iov[WRITER_IOV_MAX])
 {
     size_t n = 0;
 
-    for (const struct writer_message *m = writer->first; m != NULL; m = m->next) {
+    for (const struct writer_message *m = writer->first; m != NULL && (n == 0 || m->n_fds == 0);
+         m = m->next) {
         for (size_t i = m->first; i < m->n_iov; i++) {
             if (n == WRITER_IOV_MAX || budget == 0) {
                 return n;
@@ -283,7 +314,10 @@ int writer_send(struct writer *writer, int fd, size_t budget)
             return 0;
         }
         if (n_iov > 0) {
-            n = channel_send(fd, iov, n_iov);
+            n = channel_send_fds(fd, iov, n_iov, writer->first->fds, writer->first->n_fds);
+        }
+        if (n > 0 && writer->first->n_fds > 0) {
+            drop_fds(writer->first);
         }
         if (n < 0) {
             return n == -EAGAIN ? 0 : (int)n;

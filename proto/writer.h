@@ -30,6 +30,11 @@ int writer_begin(struct writer_message **ret_message, void (*on_sent)(void *arg,
 int writer_add_copy(struct writer_message *message, const void *bytes, size_t size);
 /* Append these bytes by reference; they must stay untouched until on_sent. */
 int writer_add_ref(struct writer_message *message, const void *bytes, size_t size);
+/*
+ * Have descriptors (at most CHANNEL_FDS_MAX, once) go with the message's first byte; copies are
+ * kept until then.  0 or -errno.
+ */
+int writer_add_fds(struct writer_message *message, const int *fds, uint32_t n_fds);
 /* Give up a message that was begun and not queued; on_sent is not called. */
 void writer_abandon(struct writer_message *message);
 /* Queue it; the writer owns it from here. */
@@ -37,7 +42,9 @@ void writer_queue(struct writer *writer, struct writer_message *message);
 
 /*
  * Send up to about budget bytes.  Returns 1 when all has left, 0 when something waits (socket full
- * or budget used up), or -errno (-EPIPE: the peer is gone).  Never raises SIGPIPE.
+ * or budget used up), or -errno (-EPIPE: the peer is gone; -ETOOMANYREFS: something waits for
+ * others to take their descriptors, which poll() does not tell: try again later).  Never raises
+ * SIGPIPE.
  */
 int writer_send(struct writer *writer, int fd, size_t budget);
 

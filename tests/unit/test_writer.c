@@ -1,4 +1,5 @@
 /* The writer: order, pieces, partial sends, and callbacks exactly once. */
+#include "proto/channel.h"
 #include "proto/util.h"
 #include "proto/writer.h"
 #include "tests/check.h"
@@ -20,8 +21,8 @@ static void close_all(void *arg)
 {
     (void)arg;
     writer_destroy(writer);
-    close(sockets[0]);
-    close(sockets[1]);
+    close_fd(&sockets[0]);
+    close_fd(&sockets[1]);
 }
 
 static void open_all(void)
@@ -93,6 +94,86 @@ static void test_copies_and_references_leave_in_order(void)
     CHECK_EQ(receive(got, 0, sizeof(got)), 15);
     CHECK_MEM(got, "<1><2><3><4><5>", 15);
     CHECK_EQ(n_sent[0], 1);
+}
+
+/* What one recvmsg() gets: bytes, and a descriptor with them or -1. */
+static ssize_t receive_fd(uint8_t *bytes, size_t capacity, int *ret_fd)
+{
+    struct iovec iov = {bytes, capacity};
+    uint32_t n_fds = 0;
+    ssize_t n = channel_receive_fds(sockets[1], &iov, 1, ret_fd, 1, &n_fds);
+
+    if (n_fds == 0) {
+        *ret_fd = -1;
+    }
+    return n;
+}
+
+/* Before and behind messages without, and however little of each is sent at a time. */
+static void test_descriptors_go_with_their_first_byte(void)
+{
+    int n_fds = check_count_fds();
+
+    for (size_t budget = 1; budget < 12; budget++) {
+        uint8_t got[64];
+        size_t size = 0;
+        int pipes[2], fd, n_taken = 0;
+
+        open_all();
+        CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+        for (unsigned i = 0; i < 4; i++) {
+            struct writer_message *message = begin(i);
+
+            CHECK_EQ(writer_add_copy(message, "abcd", 4), 0);
+            if (i == 1 || i == 2) {
+                CHECK_EQ(writer_add_fds(message, &pipes[i - 1], 1), 0);
+            }
+            writer_queue(writer, message);
+        }
+        close(pipes[0]); /* the writer has its own */
+        close(pipes[1]);
+        while (writer_send(writer, sockets[0], budget) == 0) {
+        }
+        while (size < 16) {
+            ssize_t n = receive_fd(got + size, sizeof(got) - size, &fd);
+
+            CHECK_GT(n, 0);
+            size += (size_t)n;
+            if (fd >= 0) {
+                n_taken++;
+                CHECK_GT(size, 4 * n_taken); /* the message it belongs to has begun ... */
+                CHECK_EQ(lseek(fd, 0, SEEK_CUR), -1);
+                CHECK_EQ(errno, ESPIPE); /* ... and it is the pipe */
+                close(fd);
+            }
+        }
+        CHECK_EQ(n_taken, 2);
+        CHECK_MEM(got, "abcdabcdabcdabcd", 16);
+        close_all(NULL);
+        writer = NULL;
+        sockets[0] = sockets[1] = -1;
+        CHECK_EQ(check_count_fds(), n_fds);
+    }
+}
+
+static void test_descriptors_that_never_leave_are_closed(void)
+{
+    int n_fds = check_count_fds();
+    struct writer_message *message;
+    int zero = 0;
+
+    open_all();
+    message = begin(0);
+    CHECK_EQ(writer_add_fds(message, &zero, 1), 0);
+    writer_abandon(message);
+    message = begin(1);
+    CHECK_EQ(writer_add_fds(message, &zero, 1), 0);
+    CHECK_EQ(writer_add_copy(message, "abcd", 4), 0);
+    writer_queue(writer, message);
+    close_all(NULL);
+    writer = NULL;
+    sockets[0] = sockets[1] = -1;
+    CHECK_EQ(check_count_fds(), n_fds);
 }
 
 static void test_nothing_to_send(void)
@@ -329,8 +410,10 @@ static void test_memory_is_that_of_waiting_messages(void)
     CHECK_LE(writer_memory(writer), 1024);
 }
 
-CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order), CHECK_TEST(test_nothing_to_send),
-           CHECK_TEST(test_an_abandoned_message_calls_nobody),
+CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order),
+           CHECK_TEST(test_descriptors_go_with_their_first_byte),
+           CHECK_TEST(test_descriptors_that_never_leave_are_closed),
+           CHECK_TEST(test_nothing_to_send), CHECK_TEST(test_an_abandoned_message_calls_nobody),
            CHECK_TEST(test_an_empty_message_is_sent_at_once),
            CHECK_TEST(test_a_slow_reader_gets_every_byte_once), CHECK_TEST(test_the_budget_is_kept),
            CHECK_TEST(test_a_full_socket_waits),
