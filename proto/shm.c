@@ -10,8 +10,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/memfd.h>
+#include <linux/mempolicy.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define LONG_BITS (8 * sizeof(unsigned long))
+#define N_NODES   1024u /* the most that a kernel is built for; it refuses to tell of fewer */
+
+/* The memory policy of a thread: which NUMA nodes its new pages come from. */
+struct policy {
+    int mode;
+    unsigned long nodes[N_NODES / LONG_BITS];
+};
 
 /* fallocate() on a memfd gives up, and undoes its work, whenever a signal arrives. */
 static int allocate(int fd, size_t size)
@@ -24,15 +39,11 @@ static int allocate(int fd, size_t size)
     return r < 0 ? -errno : 0;
 }
 
-int shm_create(const char *name, size_t size)
+static int create(const char *name, size_t size, unsigned flags)
 {
-    _cleanup_(close_fd) int fd = -1;
+    _cleanup_(close_fd) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
     int r;
 
-    if (size == 0 || size % (size_t)sysconf(_SC_PAGESIZE) != 0) {
-        return -EINVAL;
-    }
-    fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return -errno;
     }
@@ -44,6 +55,101 @@ int shm_create(const char *name, size_t size)
         return -errno;
     }
     return steal_fd(&fd);
+}
+
+int shm_create(const char *name, size_t size)
+{
+    if (size == 0 || size % (size_t)sysconf(_SC_PAGESIZE) != 0) {
+        return -EINVAL;
+    }
+    return create(name, size, 0);
+}
+
+static void set_policy(const struct policy *policy)
+{
+    bool has_nodes = (policy->mode & ~MPOL_MODE_FLAGS) != MPOL_DEFAULT;
+
+    syscall(SYS_set_mempolicy, policy->mode, has_nodes ? policy->nodes : NULL,
+            has_nodes ? N_NODES : 0);
+}
+
+/* Take this thread's new pages from the node while there are some.  False: nothing was changed. */
+static bool prefer_node(int node, struct policy *ret_before)
+{
+    struct policy wanted = {.mode = MPOL_PREFERRED};
+
+    if (node < 0 || (unsigned)node >= N_NODES ||
+        syscall(SYS_get_mempolicy, &ret_before->mode, ret_before->nodes, N_NODES, NULL, 0) < 0) {
+        return false;
+    }
+    wanted.nodes[(unsigned)node / LONG_BITS] = 1UL << (unsigned)node % LONG_BITS;
+    set_policy(&wanted);
+    return true;
+}
+
+/* Huge pages lie in a pool of their own, which has them or not; what it has not is asked first. */
+static int create_large(const char *name, size_t size)
+{
+    if (size > 0 && size % HUGE_PAGE == 0) {
+        int fd = create(name, size, MFD_HUGETLB | MFD_HUGE_2MB);
+
+        if (fd >= 0) {
+            return fd;
+        }
+    }
+    return size > shm_available() ? -ENOMEM : shm_create(name, size);
+}
+
+int shm_create_large(const char *name, size_t size, int node)
+{
+    struct policy before = {0};
+    bool is_changed = prefer_node(node, &before);
+    int fd = create_large(name, size);
+
+    if (is_changed) {
+        set_policy(&before);
+    }
+    return fd;
+}
+
+void shm_punch(int fd, size_t size)
+{
+    int r;
+
+    do {
+        r = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
+    } while (r < 0 && errno == EINTR);
+}
+
+bool shm_has_nodes(void)
+{
+    unsigned long nodes[N_NODES / LONG_BITS] = {0};
+    unsigned n = 0;
+
+    if (syscall(SYS_get_mempolicy, NULL, nodes, N_NODES, NULL, MPOL_F_MEMS_ALLOWED) < 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(nodes); i++) {
+        n += (unsigned)__builtin_popcountl(nodes[i]);
+    }
+    return n > 1;
+}
+
+size_t shm_available(void)
+{
+    size_t kib = SIZE_MAX >> 10;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return kib << 10;
 }
 
 int shm_map(int fd, size_t size, void **ret_base)

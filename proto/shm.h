@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -14,6 +15,28 @@
  * -errno (-ENOSPC, -ENOMEM: not that much memory).
  */
 int shm_create(const char *name, size_t size);
+
+/*
+ * The same for much memory that devices will read and write: in huge pages where the machine grants
+ * them, and on this NUMA node while it has room (-1: any).  Not more than shm_available(), else
+ * -ENOMEM.  Takes 0.2 ms for each MiB; for any thread, whose memory policy is as before afterwards.
+ */
+int shm_create_large(const char *name, size_t size, int node);
+
+/*
+ * Free all its pages, whoever has it mapped: they read as zeros, and who touches them gets new
+ * ones. Not those that a device has registered: they are only taken out of the file.
+ */
+void shm_punch(int fd, size_t size);
+
+/* Has this process memory on more than one NUMA node, so that there is a choice? */
+bool shm_has_nodes(void);
+
+/*
+ * Bytes that the machine could give now; SIZE_MAX where the kernel does not say.  To be asked
+ * before much is allocated: allocating until it fails would have the OOM killer end somebody else.
+ */
+size_t shm_available(void);
 
 /*
  * Map all size bytes of fd shared, for reading and writing.  Checks that fd is at least that long

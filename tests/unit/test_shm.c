@@ -4,13 +4,16 @@
 #include "tests/random.h"
 
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define SIZE 65536
+#define SIZE  65536
+#define LARGE ((size_t)4 << 20)
 
 static void test_two_mappings_share_their_bytes(void)
 {
@@ -66,6 +69,96 @@ static void test_more_than_there_is_is_refused(void)
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
+/* Whatever pages it got. */
+static void test_a_large_one_is_whole_and_sealed(void)
+{
+    uint8_t *random = random_new(LARGE);
+    struct stat stat;
+    void *base;
+    int fd = shm_create_large("test", LARGE, 0);
+
+    CHECK_GE(fd, 0);
+    CHECK_EQ(fstat(fd, &stat), 0);
+    CHECK_EQ(stat.st_size, LARGE);
+    CHECK_GE(stat.st_blocks * 512, LARGE);
+    CHECK_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    CHECK_EQ(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    CHECK_EQ(shm_map(fd, LARGE, &base), 0);
+    memcpy(base, random, LARGE);
+    CHECK_MEM(base, random, LARGE);
+    shm_unmap(base, LARGE);
+    close(fd);
+    CHECK_EQ(shm_create_large("test", 0, -1), -EINVAL);
+    CHECK_EQ(shm_create_large("test", SIZE + 1, -1), -EINVAL);
+}
+
+/* The file size limit catches what would be tried: not -EFBIG, so it was not. */
+static void test_more_than_the_machine_has_left_is_not_tried(void)
+{
+    struct rlimit before, small;
+
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){SIZE, before.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int huge = shm_create_large("test", (size_t)1 << 62, -1);
+    int large = shm_create_large("test", 2 * SIZE, -1);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    CHECK_EQ(huge, -ENOMEM);
+    CHECK_EQ(large, -EFBIG);
+}
+
+/* What else the thread allocates is none of its business. */
+static void test_the_memory_policy_is_as_before(void)
+{
+    static const int nodes[] = {-1, 0, 1023, 1 << 30};
+    unsigned long all[16] = {0}, now[16];
+    int mode = -1;
+
+    if (syscall(SYS_get_mempolicy, NULL, all, 1024, NULL, MPOL_F_MEMS_ALLOWED) < 0 ||
+        syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, all, 1024) < 0) {
+        CHECK_SKIP("memory policies are not to be had: %s", strerror(errno));
+    }
+    for (unsigned i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+        int fd = shm_create_large("test", LARGE, nodes[i]);
+
+        CHECK_GE(fd, 0);
+        close(fd);
+        CHECK_EQ(syscall(SYS_get_mempolicy, &mode, now, 1024, NULL, 0), 0);
+        CHECK_EQ(mode, MPOL_INTERLEAVE);
+        CHECK_MEM(now, all, sizeof(all));
+    }
+    CHECK_EQ(syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0), 0);
+    for (unsigned i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+        int fd = shm_create_large("test", LARGE, nodes[i]);
+
+        CHECK_GE(fd, 0);
+        close(fd);
+        CHECK_EQ(syscall(SYS_get_mempolicy, &mode, NULL, 0, NULL, 0), 0);
+        CHECK_EQ(mode, MPOL_DEFAULT);
+    }
+}
+
+static void test_punched_pages_are_gone_for_everybody(void)
+{
+    uint8_t *zeros = calloc(1, LARGE);
+    struct stat stat;
+    void *base;
+    int fd = shm_create_large("test", LARGE, -1);
+
+    check_at_end(free, zeros);
+    CHECK_GE(fd, 0);
+    CHECK_EQ(shm_map(fd, LARGE, &base), 0);
+    random_bytes(base, LARGE);
+    shm_punch(fd, LARGE);
+    CHECK_EQ(fstat(fd, &stat), 0);
+    CHECK_EQ(stat.st_blocks, 0);
+    CHECK_EQ(stat.st_size, LARGE);
+    CHECK_MEM(base, zeros, LARGE);
+    shm_unmap(base, LARGE);
+    close(fd);
+}
+
 static void test_map_refuses_what_could_fault(void)
 {
     void *base = &base;
@@ -89,4 +182,8 @@ CHECK_MAIN(CHECK_TEST(test_two_mappings_share_their_bytes),
            CHECK_TEST(test_it_is_allocated_and_sealed),
            CHECK_TEST(test_sizes_that_are_no_pages_are_refused),
            CHECK_TEST(test_more_than_there_is_is_refused),
+           CHECK_TEST(test_a_large_one_is_whole_and_sealed),
+           CHECK_TEST(test_more_than_the_machine_has_left_is_not_tried),
+           CHECK_TEST(test_the_memory_policy_is_as_before),
+           CHECK_TEST(test_punched_pages_are_gone_for_everybody),
            CHECK_TEST(test_map_refuses_what_could_fault))
