@@ -146,21 +146,35 @@ static int answer_segment(struct control *control, enum control_type type, uint3
     return send_message(control, &answer, ret_failure);
 }
 
+/* The front end decides what it means: without this segment others may do. */
+static int refuse_segment(struct control *control, uint32_t id, const struct failure *refusal,
+                          struct failure *ret_failure)
+{
+    struct control_message answer = {.type = CONTROL_SEGMENT_REFUSED};
+
+    answer.segment_refused.id = id;
+    answer.segment_refused.failure = *refusal;
+    return send_message(control, &answer, ret_failure);
+}
+
 static int handle_segment_add(struct control *control, const struct control_message *message,
                               int *fds, struct failure *ret_failure)
 {
     uint32_t id = message->segment.id;
     size_t size = message->segment.size;
     void *base;
+    struct failure refusal;
     int error = segments_add(control->segments, id, fds[0], size, &base);
 
     if (error < 0) {
-        return fail(ret_failure, error == -ENOMEM ? STATUS_NO_MEMORY : STATUS_INTERNAL, NULL,
-                    "cannot map segment %u of %zu bytes: %s", id, size, strerror(-error));
+        fail(&refusal, STATUS_NO_MEMORY, NULL, "cannot map segment %u of %zu bytes: %s", id, size,
+             strerror(-error));
+        return refuse_segment(control, id, &refusal, ret_failure);
     }
-    error = device_backend.segment_add(control->device, id, base, size, ret_failure);
+    error = device_backend.segment_add(control->device, id, base, size, &refusal);
     if (error < 0) {
-        return error;
+        segments_drop(control->segments, id);
+        return refuse_segment(control, id, &refusal, ret_failure);
     }
     return answer_segment(control, CONTROL_SEGMENT_OK, id, ret_failure);
 }

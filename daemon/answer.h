@@ -23,6 +23,28 @@ static inline msgpack_packer *answer_begin(struct answer *answer)
     return &answer->packer;
 }
 
+/* The same with descriptors, which stay the caller's.  0 or -errno; nothing was queued then. */
+static inline int answer_send_with_fds(struct answer *answer, struct session *session,
+                                       const int *fds, uint32_t n_fds)
+{
+    struct writer_message *message = NULL;
+    int r = writer_begin(&message, NULL, NULL);
+
+    if (r == 0) {
+        r = writer_add_copy(message, answer->head.data, answer->head.size);
+    }
+    if (r == 0) {
+        r = writer_add_fds(message, fds, n_fds);
+    }
+    if (r == 0) {
+        session_queue(session, message);
+    } else {
+        writer_abandon(message);
+    }
+    msgpack_sbuffer_destroy(&answer->head);
+    return r;
+}
+
 /* Always 0: a handler's last line. */
 static inline int answer_send(struct answer *answer, struct session *session)
 {

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define POOL_DEFAULT ((size_t)256 << 20)
-#define POOL_LEAST   ((size_t)64 << 20) /* four segments: less cannot hold the largest run */
-#define POOL_MOST    ((size_t)1 << 40)  /* 65,536 segments: the 16 bits of a work_ref */
+#define POOL_DEFAULT      ((size_t)256 << 20)
+#define POOL_LEAST        ((size_t)64 << 20) /* four segments: less cannot hold the largest run */
+#define RING_POOL_DEFAULT ((size_t)1 << 30)  /* a dozen clients with rings of the default size */
+#define POOL_MOST         ((size_t)1 << 40)  /* 65,536 segments: the 16 bits of a work_ref */
 
 void config_print_help(void)
 {
@@ -28,6 +29,8 @@ void config_print_help(void)
         "                          if --worker-env sets it, else all there are)\n"
         "  --pinned-pool SIZE      memory for clients' data: bytes, or with K, M, G\n"
         "                          (default 256M, at least 64M)\n"
+        "  --ring-pool SIZE        memory for rings, which clients share: at most this (default\n"
+        "                          1G; 64M of it from the start; 0: no rings)\n"
         "  --worker-env NAME=VALUE pass a variable to workers (repeatable); nothing else is\n"
         "  --log-level LEVEL       error, warning, info or debug (default info)\n"
         "  --version               print the version\n"
@@ -82,7 +85,15 @@ static int apply(struct config *config, int option, const char *value, struct fa
     case 'p':
         if (!read_size(value, &config->pool_size) || config->pool_size < POOL_LEAST) {
             return fail(ret_failure, STATUS_INVALID_PARAM, "pinned-pool",
-                        "--pinned-pool takes bytes or a number with K, M or G, 64M to 1024G, not "
+                        "--pinned-pool takes bytes or a number with K, M or G, 64M to 48G, not "
+                        "\"%s\"",
+                        value);
+        }
+        return 0;
+    case 'r':
+        if (!read_size(value, &config->ring_pool_size)) {
+            return fail(ret_failure, STATUS_INVALID_PARAM, "ring-pool",
+                        "--ring-pool takes bytes or a number with K, M or G, up to 1024G, not "
                         "\"%s\"",
                         value);
         }
@@ -113,6 +124,7 @@ int config_read(struct config *ret_config, int argc, char **argv, struct failure
         {"backend", required_argument, NULL, 'b'},
         {"devices", required_argument, NULL, 'd'},
         {"pinned-pool", required_argument, NULL, 'p'},
+        {"ring-pool", required_argument, NULL, 'r'},
         {"worker-env", required_argument, NULL, 'e'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'V'},
@@ -121,8 +133,12 @@ int config_read(struct config *ret_config, int argc, char **argv, struct failure
     };
     int option;
 
-    *ret_config =
-        (struct config){.backend = "auto", .pool_size = POOL_DEFAULT, .log_level = LOG_LEVEL_INFO};
+    *ret_config = (struct config){
+        .backend = "auto",
+        .pool_size = POOL_DEFAULT,
+        .ring_pool_size = RING_POOL_DEFAULT,
+        .log_level = LOG_LEVEL_INFO,
+    };
     ret_config->worker_env = calloc((size_t)argc, sizeof(char *));
     if (ret_config->worker_env == NULL) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "out of memory");

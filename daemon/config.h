@@ -15,6 +15,7 @@ struct config {
     const char *backend;     /* "auto", "cpu" or "cuda" */
     const char *devices;     /* NULL: whichever there are */
     size_t pool_size;        /* bytes */
+    size_t ring_pool_size;   /* bytes, at most; 0: no rings */
     enum log_level log_level;
     const char **worker_env; /* NAME=VALUE */
     unsigned n_worker_env;

@@ -64,7 +64,7 @@ static int add(struct devices *devices, const char *name, struct failure *ret_fa
     struct worker_link_config link = {
         .loop = config->loop,
         .spawner = config->spawner,
-        .pool = config->pool,
+        .segments = config->segments,
         .job_slots = config->job_slots,
         .ops = &devices->ops,
         .backend = devices->backend,

@@ -25,7 +25,7 @@ struct device;
 struct devices_config {
     uv_loop_t *loop;
     struct spawner *spawner;
-    struct pool *pool;
+    struct segments *segments;
     struct job_slots *job_slots;
     struct scheduler *scheduler;    /* is told which devices are up */
     const struct device_list *list; /* for the first backend; empty: all there are */

@@ -160,6 +160,8 @@ static const struct handler handlers[METHOD_COUNT] = {
                           .sink = handle_const_put_sink,
                           .handle = handle_const_put},
     [METHOD_CONST_DROP] = {.handle = handle_const_drop},
+    [METHOD_RING_OPEN] = {.is_new_work = true, .handle = handle_ring_open},
+    [METHOD_RING_CLOSE] = {.handle = handle_ring_close},
     [METHOD_STATS] = {.handle = handle_stats},
     [METHOD_DEVICE_LIST] = {.handle = handle_device_list},
     [METHOD_EVENTS_SUBSCRIBE] = {.handle = handle_events_subscribe},

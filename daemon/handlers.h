@@ -54,6 +54,12 @@ int handle_job_cancel(struct session *session, const struct rpc_message *message
 int handle_job_list(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure);
 
+/* handlers_ring.c */
+int handle_ring_open(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure);
+int handle_ring_close(struct session *session, const struct rpc_message *message,
+                      struct failure *ret_failure);
+
 /* handlers_const.c */
 int handle_const_put_begin(struct session *session, const struct rpc_message *message,
                            struct failure *ret_failure);

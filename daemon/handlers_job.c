@@ -38,26 +38,6 @@ static int check_n_data(const struct manifest_op *op, uint32_t n_data, struct fa
                 op->name, op->n_in, input_names(op, names, sizeof(names)), n_data);
 }
 
-/*
- * How many records is input `array` of `size` bytes?  A short last one of the first input counts as
- * one where the job's tail option takes it.
- */
-static int count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
-                         struct failure *ret_failure)
-{
-    uint32_t record_size = job->shape.record_size[array];
-
-    if (size % record_size != 0 && (job->tail == TAIL_ERROR || array > 0)) {
-        return fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
-                    "input %s: %llu bytes are no multiple of its record of %u bytes%s",
-                    job->op->in[array].name, (unsigned long long)size, record_size,
-                    job->op->tails != 0 && array == 0 ? "; option tail can take the short record"
-                                                      : "");
-    }
-    *ret_n = div_round_up(size, record_size);
-    return 0;
-}
-
 /* A varying input has whole elements, no more than there is room for, and none without a record. */
 static int check_varying_size(const struct job *job, const struct incoming *incoming, uint64_t size,
                               struct failure *ret_failure)
@@ -90,7 +70,7 @@ static int check_same_records(const struct job *job, const struct incoming *inco
                               uint32_t array, uint64_t size, struct failure *ret_failure)
 {
     uint64_t n = 0;
-    int r = count_records(job, array, size, &n, ret_failure);
+    int r = job_count_records(job, array, size, &n, ret_failure);
 
     if (r == 0 && n != incoming->n_records) {
         r = fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
@@ -212,7 +192,8 @@ static int begin_run(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    return count_records(incoming->job, 0, incoming->first_size, &incoming->n_records, ret_failure);
+    return job_count_records(incoming->job, 0, incoming->first_size, &incoming->n_records,
+                             ret_failure);
 }
 
 int handle_run_begin(struct session *session, const struct rpc_message *message,
@@ -362,18 +343,14 @@ static int check_push(const struct job *job, const struct msg_job_push *push,
         return fail(ret_failure, STATUS_SEQ, "seq", "seq is %llu; the next push is %llu",
                     (unsigned long long)push->seq, (unsigned long long)job->n_pushed);
     }
-    if (job->state == JOB_CLOSED) {
-        return fail(ret_failure, STATUS_SEQ, "seq", "the job's input was closed");
+    int r = job_check_input(job, ret_failure);
+
+    if (r == 0 && job->is_in_rings != (push->n_refs > 0)) {
+        r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
+                 job->is_in_rings ? "the job was opened with inline = false: its data are Refs"
+                                  : "only a job opened with inline = false takes Refs");
     }
-    if (job->has_short_push) {
-        return fail(ret_failure, STATUS_SEQ, "seq", "a short record ended the input before");
-    }
-    if (job->has_odd_push) {
-        return fail(ret_failure, STATUS_RANGE, "n",
-                    "the push before had no multiple of %u records, which ended the input",
-                    job->shape.leaf);
-    }
-    return check_n_data(job->op, push->n_data, ret_failure);
+    return r < 0 ? r : check_n_data(job->op, push->n_data, ret_failure);
 }
 
 static int check_push_size(const struct job *job, const struct msg_job_push *push,
@@ -409,7 +386,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
         r = check_push(job, &push, ret_failure);
     }
     if (r == 0) {
-        r = count_records(job, 0, incoming->first_size, &incoming->n_records, ret_failure);
+        r = job_count_records(job, 0, incoming->first_size, &incoming->n_records, ret_failure);
     }
     if (r == 0) {
         r = check_push_size(job, &push, incoming->n_records, ret_failure);
@@ -419,9 +396,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     }
     struct push *room = job_free_push(job);
     if (room == NULL) {
-        fail(ret_failure, STATUS_NO_CREDIT, "seq",
-             "%u pushes are unanswered, all the window holds; wait for a job.result", job->window);
-        return failure_add_limit(ret_failure, "window", job->window, job->window);
+        return job_refuse_credit(job, ret_failure);
     }
     room->state = PUSH_FILLING;
     room->n_records = incoming->n_records;
@@ -430,37 +405,60 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     return 0;
 }
 
+/* Its payloads are here. */
+static int take_payloads(struct session *session, const struct msg_job_push *push,
+                         struct job **ret_job, struct failure *ret_failure)
+{
+    const struct incoming *incoming = session_incoming(session);
+    struct job *job = incoming->job;
+
+    if (job->state >= JOB_DONE) {
+        return fail(ret_failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
+    }
+    uint64_t n_records = incoming->n_records;
+    bool is_short = incoming->first_size % job->shape.record_size[0] != 0;
+    int r = accept_push(session, push->n_data, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    job->has_short_push = is_short;
+    job->has_odd_push = job->shape.leaf != 0 && n_records % job->shape.leaf != 0;
+    *ret_job = job;
+    return 0;
+}
+
+/* It came without payloads: they are Refs, or something is missing. */
+static int take_refs(struct session *session, const struct msg_job_push *push, struct job **ret_job,
+                     struct failure *ret_failure)
+{
+    struct job *job = NULL;
+    int r = find_job(session, push->job, &job, ret_failure);
+
+    if (r == 0) {
+        r = check_push(job, push, ret_failure);
+    }
+    if (r == 0 && push->n_refs == 0) {
+        r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
+                 "an input is neither bytes nor a string");
+    }
+    if (r == 0) {
+        r = job_take_refs(job, push, ret_failure);
+    }
+    *ret_job = job;
+    return r;
+}
+
 int handle_job_push(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure)
 {
-    struct incoming *incoming = session_incoming(session);
-    struct job *job = incoming->job;
     struct answer answer;
     struct msg_job_push push;
+    struct job *job = NULL;
     int r = codec_unpack_job_push(&message->params, &push, ret_failure);
 
-    if (r == 0 && !incoming->is_begun) { /* no payload came: say what is missing */
-        r = find_job(session, push.job, &job, ret_failure);
-        if (r == 0) {
-            r = check_push(job, &push, ret_failure);
-        }
-        if (r == 0) {
-            r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
-                     "an input is neither bytes nor a string");
-        }
-    }
-    if (r == 0 && job->state >= JOB_DONE) {
-        r = fail(ret_failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
-    }
     if (r == 0) {
-        uint64_t n_records = incoming->n_records;
-        bool is_short = incoming->first_size % job->shape.record_size[0] != 0;
-
-        r = accept_push(session, push.n_data, ret_failure);
-        if (r == 0) {
-            job->has_short_push = is_short;
-            job->has_odd_push = job->shape.leaf != 0 && n_records % job->shape.leaf != 0;
-        }
+        r = session_incoming(session)->is_begun ? take_payloads(session, &push, &job, ret_failure)
+                                                : take_refs(session, &push, &job, ret_failure);
     }
     if (r < 0) {
         return r;

@@ -93,6 +93,10 @@ static int check_options(struct job *job, const struct msg_options *options,
         return fail(ret_failure, STATUS_INVALID_PARAM, "tail", "op %s does not take tail \"%s\"",
                     op->name, tail_names[options->tail]);
     }
+    if (options->is_in_rings && options->tail == TAIL_ZERO) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "tail",
+                    "data in a ring are padded by the client: count the whole record");
+    }
     return server_find_devices(job->server, options, &job->flow.devices, ret_failure);
 }
 
@@ -187,6 +191,7 @@ static int job_init(struct job *job, const struct job_request *request, struct f
     job->tail = options->tail;
     /* Partials are folded in order, so a reduce op's answers come in order anyway. */
     job->is_ordered = !options->is_unordered || job->shape.leaf != 0;
+    job->is_in_rings = options->is_in_rings;
     job->wants_timing = options->wants_timing;
     job->chunk_records = choose_chunk(job);
     if (options->deadline_ns != 0) {
@@ -376,6 +381,12 @@ int job_lease_window(struct job *job, const struct msg_options *options,
 
     if (lease_fold(job) < 0) {
         return refuse_window(job, 0, ret_failure);
+    }
+    if (job->is_in_rings) {
+        int r = job_make_ring_window(job, options);
+
+        charge(job, used);
+        return r < 0 ? refuse_window(job, 0, ret_failure) : 0;
     }
     int r = shrink_to_fit(job, window, size, ret_failure);
     charge(job, used);

@@ -15,7 +15,8 @@
  * A reduce op's partials are folded in leaf order by the worker, one MERGE at a time, each onto the
  * other of two places, so that a merge never reads what it writes; FINISH makes the output.
  *
- * Files: job.c (life), job_work.c (what the device does for it), job_answer.c (its messages).
+ * Files: job.c (life), job_input.c (is a push welcome?), job_ring.c (pushes that lie in rings),
+ * job_work.c (what the device does for it), job_answer.c (its messages).
  * Thread: the front end's loop.
  */
 #pragma once
@@ -49,6 +50,7 @@ struct job {
     uint32_t chunk_records; /* of a full chunk */
     enum tail tail;
     bool is_ordered;
+    bool is_in_rings; /* its pushes have no memory of the pool: see job_ring.c */
     bool wants_timing;
     uint64_t deadline_at_ns; /* CLOCK_MONOTONIC; 0 = none */
 
@@ -137,6 +139,38 @@ void job_orphan(struct job *job);
  * end it, destroy it.  The job may be gone afterwards.
  */
 void job_settle(struct job *job);
+
+/* ---- job_input.c ---------------------------------------------------------------------------- */
+
+/* May it take one more push?  SEQ or RANGE: its input has ended. */
+int job_check_input(const struct job *job, struct failure *ret_failure);
+/*
+ * How many records is input `array` of `size` bytes?  A short last one of the first input counts as
+ * one where the job's tail option takes it.
+ */
+int job_count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
+                      struct failure *ret_failure);
+/* NO_CREDIT: there is no free push. */
+int job_refuse_credit(const struct job *job, struct failure *ret_failure);
+
+/* ---- job_ring.c ----------------------------------------------------------------------------- */
+
+struct ring_desc;
+struct ring_link;
+
+/* The pushes of a job that is_in_rings, and a reduce op's partials.  0 or -ENOMEM: destroy it. */
+int job_make_ring_window(struct job *job, const struct msg_options *options);
+/* A copy of what a client wrote into its ring: accept it as a push, and settle the job. */
+int job_take_desc(struct ring_link *link, const struct ring_desc *desc,
+                  struct failure *ret_failure);
+/* A job.push whose data are Refs: accept it.  The caller has checked seq and the number of inputs,
+ * and settles the job. */
+int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure);
+/* Answer a push that came as a descriptor. */
+void job_complete_push(struct job *job, const struct push *push, struct ring_link *link,
+                       const struct failure *failure);
+/* The ring broke: fail all jobs that have pushes in it. */
+void job_fail_ring(const struct ring_link *link, const struct failure *failure);
 
 /* ---- job_work.c ----------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
  */
 #include "daemon/job.h"
 
+#include "daemon/ring_link.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "proto/codec.h"
@@ -90,20 +91,15 @@ static void describe_work(const struct job *job, const struct push *push,
 {
     const struct devices *devices = &job->server->devices;
 
-    *ret_by = (struct msg_done_by){.priority = job->flow.priority, .path = "inline"};
+    *ret_by = (struct msg_done_by){.priority = job->flow.priority};
+    strcpy(ret_by->path, job->is_in_rings ? "ring" : "inline");
     strcpy(ret_by->backend,
            devices->backend); /* for each answer: printf() takes ten times as long */
     name_devices(devices, push->devices, ret_by->device);
-    if (!job->wants_timing) {
-        return;
+    if (job->wants_timing) {
+        ret_by->has_timing = true;
+        push_timing(push, &ret_by->timing);
     }
-    ret_by->has_timing = true;
-    if (push->start_ns != 0) {
-        ret_by->timing.queue_ns = push->start_ns - MIN(push->start_ns, push->accepted_ns);
-    }
-    ret_by->timing.in_ns = push->in_ns;
-    ret_by->timing.compute_ns = push->compute_ns;
-    ret_by->timing.out_ns = push->out_ns;
 }
 
 /* Pack the head of a push's answer and append its outputs. */
@@ -124,7 +120,7 @@ static int compose_answer(struct job *job, struct push *push, const struct failu
     describe_work(job, push, &answer.by);
     if (failure != NULL) {
         answer.failure = *failure;
-    } else if (job->shape.leaf == 0 || job->id == 0) {
+    } else if (!job->is_in_rings && (job->shape.leaf == 0 || job->id == 0)) {
         answer.n_out = job->op->n_out;
     }
     if (job->id != 0) {
@@ -197,13 +193,21 @@ out_of_memory: /* an answer cannot be left out: the connection ends instead */
 
 void job_answer_push(struct job *job, struct push *push, const struct failure *failure)
 {
-    if (job->session == NULL) {
-        push->state = PUSH_FREE;
-        return;
-    }
+    struct ring_link *ring = STEAL(push->ring);
+
     job->server->stats.errors_total += failure != NULL;
-    push->state = PUSH_ANSWERED;
-    send_message(job, push, failure);
+    if (ring != NULL && push->is_described) {
+        job_complete_push(job, push, ring, failure);
+        push->state = PUSH_FREE;
+    } else if (job->session == NULL) {
+        push->state = PUSH_FREE;
+    } else {
+        push->state = PUSH_ANSWERED;
+        send_message(job, push, failure);
+    }
+    if (ring != NULL) {
+        ring_link_let_go(ring);
+    }
 }
 
 void job_say_done(struct job *job)

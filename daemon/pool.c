@@ -8,13 +8,13 @@
  */
 #include "daemon/pool.h"
 
+#include "daemon/segments.h"
 #include "proto/shm.h"
 #include "proto/util.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #define TOP_ORDER 12 /* POOL_BLOCK_MIN << 12 is a segment */
@@ -22,7 +22,6 @@
 _Static_assert(POOL_BLOCK_MIN << TOP_ORDER == POOL_SEGMENT_SIZE, "the tree covers a segment");
 
 struct segment {
-    int fd;
     uint8_t *base;
     uint8_t largest[N_NODES];
 };
@@ -102,46 +101,36 @@ static void tree_give(struct segment *segment, uint32_t offset, unsigned order)
     tree_mend(segment, node, order);
 }
 
-static int segment_init(struct segment *segment, struct failure *ret_failure)
+static int segment_init(struct segment *segment, uint32_t number, struct segments *segments,
+                        struct failure *ret_failure)
 {
+    _cleanup_(close_fd) int fd = shm_create("gpupipe-segment", POOL_SEGMENT_SIZE);
     void *base;
-    int r = shm_create("gpupipe-segment", POOL_SEGMENT_SIZE);
+    int r = fd < 0 ? fd : shm_map(fd, POOL_SEGMENT_SIZE, &base);
+    uint32_t id;
 
-    if (r >= 0) {
-        segment->fd = r;
-        r = shm_map(segment->fd, POOL_SEGMENT_SIZE, &base);
+    if (r == 0) {
+        r = segments_add(segments, fd, POOL_SEGMENT_SIZE, NULL, &id);
+        if (r < 0) {
+            shm_unmap(base, POOL_SEGMENT_SIZE);
+        }
     }
     if (r < 0) {
         return fail(ret_failure, STATUS_NO_MEMORY, "pinned-pool",
                     "no memory for the pool: %s; choose a smaller --pinned-pool", strerror(-r));
     }
+    steal_fd(&fd);
+    assert(id == number);
     segment->base = base;
     tree_reset(segment);
     return 0;
 }
 
-/* Bytes that the machine could give now; SIZE_MAX where the kernel does not say. */
-static size_t available_memory(void)
-{
-    size_t kib = SIZE_MAX >> 10;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1) {
-            break;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return kib << 10;
-}
-
-int pool_create(size_t size, struct pool **ret_pool, struct failure *ret_failure)
+int pool_create(size_t size, struct segments *segments, struct pool **ret_pool,
+                struct failure *ret_failure)
 {
     uint32_t n = (uint32_t)div_round_up(size, POOL_SEGMENT_SIZE);
-    size_t available = available_memory();
+    size_t available = shm_available();
 
     /* Asked first: allocating until it fails would have the OOM killer end somebody else. */
     if (size > available) {
@@ -156,12 +145,9 @@ int pool_create(size_t size, struct pool **ret_pool, struct failure *ret_failure
         return fail(ret_failure, STATUS_NO_MEMORY, "pinned-pool", "no memory for the pool");
     }
     for (; pool->n_segments < n; pool->n_segments++) {
-        struct segment *segment = &pool->segments[pool->n_segments];
-
-        segment->fd = -1;
-        int r = segment_init(segment, ret_failure);
+        int r = segment_init(&pool->segments[pool->n_segments], pool->n_segments, segments,
+                             ret_failure);
         if (r < 0) {
-            close_fd(&segment->fd);
             pool_destroy(pool);
             return r;
         }
@@ -177,7 +163,6 @@ void pool_destroy(struct pool *pool)
     }
     for (uint32_t i = 0; i < pool->n_segments; i++) {
         shm_unmap(pool->segments[i].base, POOL_SEGMENT_SIZE);
-        close(pool->segments[i].fd);
     }
     free(pool);
 }
@@ -224,14 +209,4 @@ size_t pool_size(const struct pool *pool)
 size_t pool_used(const struct pool *pool)
 {
     return pool->used;
-}
-
-uint32_t pool_n_segments(const struct pool *pool)
-{
-    return pool->n_segments;
-}
-
-int pool_segment_fd(const struct pool *pool, uint32_t segment)
-{
-    return pool->segments[segment].fd;
 }

@@ -32,8 +32,14 @@ struct block {
     uint32_t size; /* of the block: at least what was asked for */
 };
 
-/* size is rounded up to whole segments.  NO_MEMORY where the machine has less. */
-int pool_create(size_t size, struct pool **ret_pool, struct failure *ret_failure);
+struct segments;
+
+/*
+ * size is rounded up to whole segments, which are added to the table: segments, as the first in it,
+ * so that both count them alike.  NO_MEMORY where the machine has less.
+ */
+int pool_create(size_t size, struct segments *segments, struct pool **ret_pool,
+                struct failure *ret_failure);
 void pool_destroy(struct pool *pool);
 
 /* Lease size bytes, 0 < size <= POOL_SEGMENT_SIZE.  0 or -ENOMEM (nothing that large is free). */
@@ -46,5 +52,3 @@ size_t pool_rounded(size_t size);
 
 size_t pool_size(const struct pool *pool);
 size_t pool_used(const struct pool *pool);
-uint32_t pool_n_segments(const struct pool *pool);
-int pool_segment_fd(const struct pool *pool, uint32_t segment);

@@ -143,6 +143,18 @@ void push_pad(const struct push *push, const struct push_shape *shape, uint64_t 
     memset(push_block(push, shape, last, 0)->base + (size - before), 0, whole - (size - before));
 }
 
+void push_timing(const struct push *push, struct msg_timing *ret_timing)
+{
+    *ret_timing = (struct msg_timing){
+        .in_ns = push->in_ns,
+        .compute_ns = push->compute_ns,
+        .out_ns = push->out_ns,
+    };
+    if (push->start_ns != 0) {
+        ret_timing->queue_ns = push->start_ns - MIN(push->start_ns, push->accepted_ns);
+    }
+}
+
 bool push_is_computed(const struct push *push, const struct push_shape *shape)
 {
     uint32_t n_used = (uint32_t)div_round_up(push->n_records, push->piece_records);

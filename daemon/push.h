@@ -13,6 +13,8 @@
  * reduce op has one array of partials instead of outputs, one per started leaf.  A varying input
  * has as much room as its push may have of it, and what has one is never cut.
  *
+ * A push that lies in a ring is one piece, whose blocks say where, without an address or a lease.
+ *
  * Thread: the front end's loop.
  */
 #pragma once
@@ -28,6 +30,7 @@
 #define PUSH_PIECES_MAX READER_SINK_PIECES
 
 struct job;
+struct ring_link;
 
 enum push_state { PUSH_FREE, PUSH_FILLING, PUSH_ACCEPTED, PUSH_ANSWERED };
 
@@ -53,6 +56,10 @@ struct push {
     uint32_t piece_records; /* records of every piece but the last */
     uint32_t n_pieces;
     struct block *blocks; /* [piece * n_arrays + array] */
+
+    struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool ... */
+    bool is_described;      /* ... and it came as a descriptor, so its answer goes there ... */
+    uint64_t tag;           /* ... with this */
 
     uint64_t n_released; /* records handed to devices so far */
     uint32_t n_chunks;   /* at devices now */
@@ -98,6 +105,9 @@ void push_pad(const struct push *push, const struct push_shape *shape, uint64_t 
 uint64_t push_piece_records(const struct push *push, uint32_t piece);
 const struct block *push_block(const struct push *push, const struct push_shape *shape,
                                uint32_t piece, uint32_t array);
+
+/* Where its time went, when it is done. */
+void push_timing(const struct push *push, struct msg_timing *ret_timing);
 
 /* Has the device nothing left to do for it (its partials folded, too)? */
 bool push_is_computed(const struct push *push, const struct push_shape *shape);

@@ -6,6 +6,8 @@
 
 #include "daemon/log.h"
 #include "daemon/notify.h"
+#include "daemon/ring_link.h"
+#include "proto/shm.h"
 #include "proto/util.h"
 
 #include <assert.h>
@@ -303,7 +305,7 @@ static int start_workers(struct server *server, const struct config *config,
     const struct devices_config devices = {
         .loop = &server->loop,
         .spawner = spawner,
-        .pool = server->pool,
+        .segments = server->segments,
         .job_slots = server->job_slots,
         .scheduler = &server->scheduler,
         .list = &server->device_list,
@@ -329,6 +331,32 @@ static int start_workers(struct server *server, const struct config *config,
     return r;
 }
 
+static bool has_urgent(void *owner)
+{
+    const struct server *server = owner;
+
+    return server->scheduler.classes[PRIORITY_URGENT].n_flows > 0 ||
+           scheduler_in_flight(&server->scheduler, PRIORITY_URGENT) > 0;
+}
+
+static int make_ring_pool(struct server *server, const struct config *config,
+                          struct failure *ret_failure)
+{
+    const struct ring_pool_config rings = {
+        .loop = &server->loop,
+        .segments = server->segments,
+        .size = config->ring_pool_size,
+        .has_nodes = shm_has_nodes(),
+        .owner = server,
+        .has_urgent = has_urgent,
+    };
+
+    if (ring_pool_create(&rings, &server->ring_pool) < 0) {
+        return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the ring pool");
+    }
+    return 0;
+}
+
 static int server_init(struct server *server, const struct config *config, struct spawner *spawner,
                        struct failure *ret_failure)
 {
@@ -341,8 +369,14 @@ static int server_init(struct server *server, const struct config *config, struc
     }
     server->epoch &= (UINT64_C(1) << 53) - 1; /* ids fit a double */
     int r = listener_open(server, config, ret_failure);
+    if (r == 0 && segments_create(&server->segments) < 0) {
+        r = fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the table of segments");
+    }
     if (r == 0) {
-        r = pool_create(config->pool_size, &server->pool, ret_failure);
+        r = pool_create(config->pool_size, server->segments, &server->pool, ret_failure);
+    }
+    if (r == 0) {
+        r = make_ring_pool(server, config, ret_failure);
     }
     if (r == 0 && job_slots_create(&server->job_slots) < 0) {
         r = fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the job block");
@@ -372,13 +406,17 @@ static void server_finish(struct server *server)
     }
     listener_close(server);
     devices_finish(&server->devices);
+    ring_pool_close(server->ring_pool);
     server_turn_stop(server);
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
     assert(server->jobs == NULL && server->users == NULL && server->constants == NULL);
+    assert(server->rings == NULL);
     job_slots_destroy(server->job_slots);
+    ring_pool_destroy(server->ring_pool);
     pool_destroy(server->pool);
+    segments_destroy(server->segments);
 }
 
 int server_run(struct server *server, const struct config *config, struct spawner *spawner)
@@ -502,6 +540,11 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
         ret_stats->worker_starts += worker_link_starts(server->devices.all[i].link);
         ret_stats->worker_deaths += worker_link_deaths(server->devices.all[i].link);
     }
+    for (const struct ring_link *link = server->rings; link != NULL; link = link->next) {
+        ret_stats->rings++;
+    }
+    ret_stats->ring_pool_size = ring_pool_size(server->ring_pool);
+    ret_stats->ring_pool_used = ring_pool_used(server->ring_pool);
     ret_stats->pool_size = pool_size(server->pool);
     ret_stats->pool_used = pool_used(server->pool);
 }

@@ -41,6 +41,7 @@ struct server {
     bool may_fall_back;   /* to the CPU, because no GPU worker did start (yet) */
     bool has_device_news; /* since server_note_devices() */
 
+    struct segments *segments;
     struct pool *pool;
     struct job_slots *job_slots;
     struct device_list device_list;
@@ -50,6 +51,11 @@ struct server {
 
     struct job *jobs;
     uint64_t last_job_id;
+    struct ring_pool *ring_pool;
+    struct ring_link *rings;
+    struct ring_link *rings_awake; /* may have descriptors, or completions to show */
+    uint64_t last_ring_id;
+
     struct constant *constants;
     uint64_t last_const_id;
 
@@ -68,6 +74,7 @@ struct server {
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;  /* active while sessions are in `again` */
+    uv_idle_t awake; /* active while rings have more: the loop looks at sockets without sleeping */
     uv_timer_t tick; /* active while something is timed */
     uv_timer_t watchdog;
     uv_timer_t drain_timer;

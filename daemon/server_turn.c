@@ -11,6 +11,7 @@
  */
 #include "daemon/server.h"
 
+#include "daemon/ring_link.h"
 #include "proto/util.h"
 
 /* Bounded reads keep a small job's answer from waiting behind another client's megabytes: unbounded
@@ -68,12 +69,21 @@ static void flush_dirty(struct server *server)
 void server_turn(struct server *server)
 {
     devices_poll(&server->devices);
+    ring_links_publish(server);
+    ring_links_poll(server);
     flush_dirty(server);
     do {
         resume_waiting(server);
         dispatch(server);
         flush_dirty(server); /* what has left may make room */
     } while (server->has_room_come && server->waiting_first != NULL);
+    ring_links_publish(server); /* refusals */
+}
+
+/* Its being active is all: the loop does not block, and the next turn follows. */
+static void on_awake(uv_idle_t *awake)
+{
+    uv_idle_stop(awake);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
@@ -83,6 +93,9 @@ static void on_prepare(uv_prepare_t *prepare)
     do {
         server_turn(server);
     } while (!devices_sleep(&server->devices));
+    if (!ring_links_sleep(server)) {
+        uv_idle_start(&server->awake, on_awake);
+    }
     server->n_readers_was = server->n_readers;
     server->n_readers = 0;
 }
@@ -119,6 +132,7 @@ void server_turn_init(struct server *server)
     uv_prepare_init(&server->loop, &server->prepare);
     uv_check_init(&server->loop, &server->check);
     uv_idle_init(&server->loop, &server->idle);
+    uv_idle_init(&server->loop, &server->awake);
     server->prepare.data = server;
     server->check.data = server;
     server->idle.data = server;

@@ -9,6 +9,7 @@
 #include "daemon/answer.h"
 #include "daemon/handlers.h"
 #include "daemon/log.h"
+#include "daemon/ring_link.h"
 #include "daemon/server.h"
 #include "daemon/user.h"
 #include "proto/codec.h"
@@ -38,7 +39,8 @@ struct session {
     uint32_t events;      /* set of the kinds that it subscribed to */
     uint64_t events_lost; /* since the last that it was told */
     bool is_socket_full;
-    bool is_paused; /* the reader stopped with bytes in hand that nothing will announce */
+    bool is_held_up; /* descriptors wait, for others to take theirs */
+    bool is_paused;  /* the reader stopped with bytes in hand that nothing will announce */
     struct incoming incoming;
 
     uint64_t received; /* reader_received() and writer_sent() when they last moved */
@@ -103,6 +105,7 @@ static void orphan_jobs(struct session *session)
         }
     }
     constant_drop_all(session);
+    ring_link_orphan_all(session);
 }
 
 void session_forget_job(struct session *session, const struct job *job)
@@ -415,7 +418,8 @@ void session_flush(struct session *session)
         session->sent = sent;
         session->sent_ns = now_ns();
     }
-    if (r < 0 || (r == 1 && session->state == SESSION_BROKEN)) {
+    session->is_held_up = r == -ETOOMANYREFS;
+    if ((r < 0 && !session->is_held_up) || (r == 1 && session->state == SESSION_BROKEN)) {
         session_close(session);
         return;
     }
@@ -504,6 +508,9 @@ void session_check_time(struct session *session, uint64_t now)
 {
     const uint64_t ms = 1000000;
 
+    if (session->is_held_up) {
+        session_flush(session);
+    }
     if (!writer_is_empty(session->writer) && now - session->sent_ns > LIMIT_SLOW_READER * ms) {
         session->server->stats.sessions_broken++;
         log_debug("session of uid %u ended: it does not read its answers",
@@ -530,6 +537,9 @@ static void session_free(struct session *session)
     writer_destroy(session->writer);
     reader_destroy(session->reader);
     close_fd(&session->fd);
+    if (session->user != NULL && session->user->n_sessions == 1) {
+        ring_pool_forget_user(session->server->ring_pool, session->user->uid);
+    }
     if (session->user != NULL) {
         user_leave(&session->server->users, session->user);
     }

@@ -20,6 +20,7 @@
 #define BACKOFF_MOST_MS  10000
 #define STOP_PATIENCE_MS 1000
 #define DONE_BATCH       64
+#define ASK_AGAIN_MS     10
 
 enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
 
@@ -36,7 +37,9 @@ struct worker {
     uv_poll_t doorbell_poll;
     unsigned n_handles; /* that libuv still holds */
     struct queue *queue;
-    uint32_t n_segments; /* mapped by the worker */
+    struct segment_mapper segments;
+    bool is_attached; /* to the table of segments */
+    bool is_asked;    /* for a segment, and has not answered */
     uint32_t n_manifests;
     struct worker_caps caps;
     struct manifest_op *ops;
@@ -52,6 +55,8 @@ struct worker_link {
     struct worker *current; /* NULL while a restart waits */
     struct worker *dying;
     uv_timer_t restart_timer;
+    uv_timer_t ask_timer; /* to ask for a segment again */
+    unsigned n_timers;    /* that libuv still holds */
     uint32_t generation;
     uint32_t backoff_ms;
     bool is_closing;
@@ -60,6 +65,8 @@ struct worker_link {
     struct worker_caps caps; /* of the last worker that said HELLO */
 };
 
+static void ask_for_segment(struct worker *worker);
+static void become_ready(struct worker *worker);
 static void restart(struct worker_link *link);
 static void read_control(struct worker *worker);
 
@@ -101,6 +108,9 @@ static int worker_watch(struct worker *worker, uv_poll_t *poll, int fd, uv_poll_
 /* It has exited, or never was: let go of everything. */
 static void worker_bury(struct worker *worker)
 {
+    if (worker->is_attached) {
+        segments_detach(worker->link->config.segments, &worker->segments);
+    }
     if (worker->n_handles == 0) {
         worker_free(worker);
         return;
@@ -133,6 +143,7 @@ static void worker_condemn(struct worker *worker, const char *reason)
     link->dying = worker;
     link->current = NULL;
     link->n_deaths++;
+    segments_set_takes_work(link->config.segments, &worker->segments, false);
     link->config.on_down(link->config.owner, reason);
     restart(link);
 }
@@ -248,18 +259,58 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* One segment at a time: the next goes out when the last is mapped. */
-static int send_next_segment(struct worker *worker)
+static void on_ask_timer(uv_timer_t *timer)
 {
-    struct pool *pool = worker->link->config.pool;
-    int fd = pool_segment_fd(pool, worker->n_segments);
+    struct worker_link *link = timer->data;
+
+    if (link->current != NULL) {
+        ask_for_segment(link->current);
+    }
+}
+
+/* 0, or -errno when the worker cannot be spoken to. */
+static int send_segment(struct worker *worker, enum segment_request request, uint32_t id)
+{
+    struct segments *segments = worker->link->config.segments;
+    int fd = segments_fd(segments, id);
     struct control_message message = {
-        .type = CONTROL_SEGMENT_ADD,
+        .type = request == SEGMENT_ADD ? CONTROL_SEGMENT_ADD : CONTROL_SEGMENT_DROP,
         .abi = WORKER_ABI,
-        .segment = {.id = worker->n_segments, .size = POOL_SEGMENT_SIZE},
+        .segment = {.id = id, .size = segments_size(segments, id)},
     };
 
-    return send_control(worker, &message, &fd, 1);
+    return send_control(worker, &message, &fd, request == SEGMENT_ADD ? 1 : 0);
+}
+
+/* One segment at a time: the next is asked for when the last was answered. */
+static void ask_for_segment(struct worker *worker)
+{
+    struct worker_link *link = worker->link;
+    struct segments *segments = link->config.segments;
+    uint32_t id;
+
+    if (worker->is_asked || worker->state == WORKER_STARTING || worker->state == WORKER_DYING) {
+        return;
+    }
+    enum segment_request request = segments_next(segments, &worker->segments, &id);
+    if (request == SEGMENT_NOTHING) {
+        become_ready(worker);
+        return;
+    }
+    worker->is_asked = true;
+    int r = send_segment(worker, request, id);
+    if (r == -EAGAIN) { /* clients leave too many descriptors on their way: it will pass */
+        worker->is_asked = false;
+        segments_note_unasked(&worker->segments, id);
+        uv_timer_start(&link->ask_timer, on_ask_timer, ASK_AGAIN_MS, 0);
+    } else if (r < 0) {
+        worker_condemn(worker, "it did not take a segment");
+    }
+}
+
+static void on_segment_news(struct segment_mapper *mapper)
+{
+    ask_for_segment(CONTAINER_OF(mapper, struct worker, segments));
 }
 
 static int send_queues(struct worker *worker)
@@ -305,11 +356,16 @@ static bool has_same_ops(struct worker *worker)
            memcmp(worker->ops, ops->all, ops->n * sizeof(*ops->all)) == 0;
 }
 
+/* It has all that there is. */
 static void become_ready(struct worker *worker)
 {
     struct worker_link *link = worker->link;
 
+    if (worker->state != WORKER_FITTING) {
+        return;
+    }
     worker->state = WORKER_READY;
+    segments_set_takes_work(link->config.segments, &worker->segments, true);
     log_info("worker of %s (pid %d) is ready: %s, %u ops", link->config.name, (int)worker->pid,
              worker->caps.name, worker->caps.n_ops);
     link->config.on_ready(link->config.owner);
@@ -365,21 +421,44 @@ static const char *on_manifest(struct worker *worker, const struct control_messa
     if (!has_same_ops(worker)) {
         return "its ops are not those gpupiped started with: restart gpupiped";
     }
-    return send_queues(worker) < 0 || send_next_segment(worker) < 0 ? "it did not take its queues"
-                                                                    : NULL;
+    if (send_queues(worker) < 0) {
+        return "it did not take its queues";
+    }
+    worker->segments.on_news = on_segment_news;
+    worker->is_attached = true;
+    segments_attach(worker->link->config.segments, &worker->segments);
+    ask_for_segment(worker);
+    return NULL;
 }
 
-static const char *on_segment_ok(struct worker *worker, const struct control_message *message)
+/* Its answer to SEGMENT_ADD or SEGMENT_DROP. */
+static const char *on_segment(struct worker *worker, struct control_message *message, char *reason,
+                              size_t reason_size)
 {
-    if (worker->state != WORKER_FITTING || message->segment.id != worker->n_segments) {
-        return "it mapped a segment out of order";
+    struct segments *segments = worker->link->config.segments;
+    uint32_t id = message->segment.id;
+    bool is_right;
+
+    worker->is_asked = false;
+    if (message->type == CONTROL_SEGMENT_OK) {
+        is_right = segments_note_mapped(segments, &worker->segments, id);
+    } else if (message->type == CONTROL_SEGMENT_GONE) {
+        is_right = segments_note_gone(segments, &worker->segments, id);
+    } else {
+        char *words = message->segment_refused.failure.message;
+
+        words[sizeof(message->segment_refused.failure.message) - 1] = '\0';
+        snprintf(reason, reason_size, "%s", words);
+        if (!segments_note_refused(segments, &worker->segments, id, reason)) {
+            return reason;
+        }
+        is_right = true;
     }
-    worker->n_segments++;
-    if (worker->n_segments == pool_n_segments(worker->link->config.pool)) {
-        become_ready(worker);
-        return NULL;
+    if (!is_right) {
+        return "it spoke of a segment that it was not asked for";
     }
-    return send_next_segment(worker) < 0 ? "it did not take a segment" : NULL;
+    ask_for_segment(worker);
+    return NULL;
 }
 
 /* Returns NULL, or why the worker is to be condemned. */
@@ -395,9 +474,10 @@ static const char *handle_control(struct worker *worker, struct control_message 
     case CONTROL_MANIFEST:
         return on_manifest(worker, message);
     case CONTROL_SEGMENT_OK:
-        return on_segment_ok(worker, message);
-    case CONTROL_READY: /* its queues are mapped; segments are counted by themselves */
+    case CONTROL_SEGMENT_REFUSED:
     case CONTROL_SEGMENT_GONE:
+        return on_segment(worker, message, reason, reason_size);
+    case CONTROL_READY: /* its queues are mapped; segments are counted by themselves */
     case CONTROL_PONG:
         return NULL;
     case CONTROL_FATAL:
@@ -521,7 +601,9 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
     }
     link->config = *config;
     uv_timer_init(config->loop, &link->restart_timer);
-    link->restart_timer.data = link;
+    uv_timer_init(config->loop, &link->ask_timer);
+    link->restart_timer.data = link->ask_timer.data = link;
+    link->n_timers = 2;
     int r = worker_start(link, ret_failure);
     if (r < 0) {
         worker_link_destroy(link);
@@ -550,7 +632,10 @@ static void on_timer_closed(uv_handle_t *handle)
 {
     struct worker_link *link = handle->data;
 
-    free(link);
+    link->n_timers--;
+    if (link->n_timers == 0) {
+        free(link);
+    }
 }
 
 void worker_link_destroy(struct worker_link *link)
@@ -568,6 +653,7 @@ void worker_link_destroy(struct worker_link *link)
         worker_end(worker);
     }
     uv_close((uv_handle_t *)&link->restart_timer, on_timer_closed);
+    uv_close((uv_handle_t *)&link->ask_timer, on_timer_closed);
 }
 
 /* ---- use ------------------------------------------------------------------------------------ */

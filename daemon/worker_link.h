@@ -21,7 +21,7 @@
 #pragma once
 
 #include "daemon/job_slots.h"
-#include "daemon/pool.h"
+#include "daemon/segments.h"
 #include "daemon/spawner.h"
 #include "proto/worker_abi.h"
 
@@ -42,7 +42,7 @@ struct worker_ops {
 struct worker_link_config {
     uv_loop_t *loop;
     struct spawner *spawner;
-    struct pool *pool;
+    struct segments *segments;
     struct job_slots *job_slots;
     struct worker_ops *ops;
     const char *backend;             /* the program is gpupipe-worker-<backend>; a literal */

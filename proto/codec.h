@@ -35,6 +35,10 @@ int codec_unpack_const_put(const msgpack_object_array *params, struct msg_const_
                            struct failure *ret_failure);
 int codec_unpack_const_drop(const msgpack_object_array *params, struct msg_const *ret,
                             struct failure *ret_failure);
+int codec_unpack_ring_open(const msgpack_object_array *params, struct msg_ring_open *ret,
+                           struct failure *ret_failure);
+int codec_unpack_ring_close(const msgpack_object_array *params, struct msg_ring *ret,
+                            struct failure *ret_failure);
 int codec_unpack_subscribe(const msgpack_object_array *params, struct msg_subscribe *ret,
                            struct failure *ret_failure);
 /* Which job a job.push is for, however wrong the rest of it; 0 (no job's id) where it names none.
@@ -44,7 +48,7 @@ uint64_t codec_peek_job(const msgpack_object_array *params);
 /*
  * ... and whole requests, as the client writes them.  run, job.push and const.put end with the
  * header of their payload array of n_data elements: the caller appends each as rpc_bin_header() and
- * bytes.
+ * bytes.  A job.push with n_refs is whole.
  */
 void codec_pack_hello(msgpack_packer *packer, uint32_t msgid, const struct msg_hello *msg);
 void codec_pack_ping(msgpack_packer *packer, uint32_t msgid);
@@ -57,6 +61,8 @@ void codec_pack_job(msgpack_packer *packer, uint32_t msgid, enum method method,
 void codec_pack_job_list(msgpack_packer *packer, uint32_t msgid, const struct msg_job_list *msg);
 void codec_pack_const_put(msgpack_packer *packer, uint32_t msgid, const struct msg_const_put *msg);
 void codec_pack_const_drop(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg);
+void codec_pack_ring_open(msgpack_packer *packer, uint32_t msgid, const struct msg_ring_open *msg);
+void codec_pack_ring_close(msgpack_packer *packer, uint32_t msgid, const struct msg_ring *msg);
 void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid);
 void codec_pack_device_list(msgpack_packer *packer, uint32_t msgid);
 void codec_pack_subscribe(msgpack_packer *packer, uint32_t msgid, const struct msg_subscribe *msg);
@@ -76,6 +82,8 @@ void codec_pack_job_opened(msgpack_packer *packer, uint32_t msgid,
 void codec_pack_job_closed(msgpack_packer *packer, uint32_t msgid,
                            const struct msg_job_closed *msg);
 void codec_pack_const_result(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg);
+void codec_pack_ring_opened(msgpack_packer *packer, uint32_t msgid,
+                            const struct msg_ring_opened *msg);
 void codec_pack_job_state(msgpack_packer *packer, uint32_t msgid, const struct msg_job_state *msg);
 void codec_pack_job_list_result(msgpack_packer *packer, uint32_t msgid,
                                 const struct msg_job_entry *entries, uint32_t n_entries);
@@ -87,6 +95,8 @@ void codec_pack_job_result(msgpack_packer *packer, const struct msg_answer *msg,
                            bool is_structured);
 void codec_pack_job_done(msgpack_packer *packer, const struct msg_job_done *msg,
                          bool is_structured);
+void codec_pack_ring_closed(msgpack_packer *packer, const struct msg_ring_closed *msg,
+                            bool is_structured);
 void codec_pack_event(msgpack_packer *packer, const struct msg_event *msg);
 
 /* Results and notification params, as the client reads them. */
@@ -103,6 +113,8 @@ int codec_unpack_job_closed(const msgpack_object *result, struct msg_job_closed 
                             struct failure *ret_failure);
 int codec_unpack_const_result(const msgpack_object *result, struct msg_const *ret,
                               struct failure *ret_failure);
+int codec_unpack_ring_opened(const msgpack_object *result, struct msg_ring_opened *ret,
+                             struct failure *ret_failure);
 int codec_unpack_job_state(const msgpack_object *result, struct msg_job_state *ret,
                            struct failure *ret_failure);
 int codec_unpack_job_list_result(const msgpack_object *result, struct msg_job_entry **ret_entries,
@@ -115,5 +127,7 @@ int codec_unpack_job_result(const msgpack_object_array *params, struct msg_answe
                             struct failure *ret_failure);
 int codec_unpack_job_done(const msgpack_object_array *params, struct msg_job_done *ret,
                           struct failure *ret_failure);
+int codec_unpack_ring_closed(const msgpack_object_array *params, struct msg_ring_closed *ret,
+                             struct failure *ret_failure);
 int codec_unpack_event(const msgpack_object_array *params, struct msg_event *ret,
                        struct failure *ret_failure);

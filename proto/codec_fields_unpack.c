@@ -253,7 +253,8 @@ static int unpack_payloads(const struct field *field, const msgpack_object *valu
     }
     for (uint32_t i = 0; i < array->size; i++) {
         if (array->ptr[i].type == MSGPACK_OBJECT_ARRAY) {
-            return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "rings are not in this version");
+            return fail(ret_failure, STATUS_INVALID_PARAM, NULL,
+                        "a Ref among bytes; only job.push takes Refs, and then all data are some");
         }
         if (array->ptr[i].type != MSGPACK_OBJECT_NIL) {
             return wrong_type("payloads (bin)", &array->ptr[i], ret_failure);

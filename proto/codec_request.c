@@ -121,6 +121,77 @@ static void pack_values(msgpack_packer *packer, const struct field *field, const
     }
 }
 
+/* ---- data in rings: [ring, offset, length] --------------------------------------------------- */
+
+static const struct field ref_number = {"", FIELD_UNSIGNED, .size = sizeof(uint64_t),
+                                        .max = ID_MAX};
+
+static int unpack_ref(const struct field *field, const msgpack_object *value, void *whole,
+                      struct failure *ret_failure)
+{
+    struct msg_ref *ref = (void *)((uint8_t *)whole + field->offset);
+    const msgpack_object_array *array = &value->via.array;
+    int r = 0;
+
+    if (value->type != MSGPACK_OBJECT_ARRAY || array->size != 3) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be [ring, offset, length]");
+    }
+    uint64_t *const numbers[] = {&ref->ring, &ref->offset, &ref->size};
+    for (uint32_t i = 0; r == 0 && i < array->size; i++) {
+        r = fields_unpack_value(&ref_number, &array->ptr[i], numbers[i], ret_failure);
+    }
+    return r;
+}
+
+static void pack_ref(msgpack_packer *packer, const struct field *field, const void *whole)
+{
+    const struct msg_ref *ref = (const void *)((const uint8_t *)whole + field->offset);
+
+    msgpack_pack_array(packer, 3);
+    msgpack_pack_uint64(packer, ref->ring);
+    msgpack_pack_uint64(packer, ref->offset);
+    msgpack_pack_uint64(packer, ref->size);
+}
+
+/* Payloads, which stand as nils, or Refs; never some of each. */
+static int unpack_push_data(const struct field *field, const msgpack_object *value, void *whole,
+                            struct failure *ret_failure)
+{
+    static const struct field payloads = {"", FIELD_PAYLOADS, FIELD_AT(struct msg_job_push, n_data),
+                                          .max = LIMIT_IN};
+    static const struct field ref = {"", FIELD_CUSTOM, .unpack = unpack_ref};
+    struct msg_job_push *push = whole;
+    const msgpack_object_array *array = &value->via.array;
+    bool has_refs = value->type == MSGPACK_OBJECT_ARRAY && array->size > 0 &&
+                    array->ptr[0].type == MSGPACK_OBJECT_ARRAY;
+
+    (void)field;
+    if (!has_refs || array->size > LIMIT_IN) {
+        return fields_unpack_value(&payloads, value, whole, ret_failure);
+    }
+    for (uint32_t i = 0; i < array->size; i++) {
+        int r = fields_unpack_value(&ref, &array->ptr[i], &push->in[i], ret_failure);
+
+        if (r < 0) {
+            return r;
+        }
+    }
+    push->n_data = push->n_refs = array->size;
+    return 0;
+}
+
+static void pack_push_data(msgpack_packer *packer, const struct field *field, const void *whole)
+{
+    static const struct field ref = {"", FIELD_CUSTOM, .pack = pack_ref};
+    const struct msg_job_push *push = whole;
+
+    (void)field;
+    msgpack_pack_array(packer, push->n_data);
+    for (uint32_t i = 0; i < push->n_refs; i++) {
+        fields_pack_value(packer, &ref, &push->in[i]);
+    }
+}
+
 /* ---- the tables ---------------------------------------------------------------------------- */
 
 static const char *const error_forms[] = {"string", "structured"};
@@ -174,15 +245,20 @@ static const struct field job_option_fields[] = {
     {"max_push", FIELD_UNSIGNED, FIELD_AT(struct msg_options, max_push), .flags = FIELD_SPARSE,
      .min = LIMIT_PUSH_LEAST, .max = LIMIT_PUSH},
     {"ordered", FIELD_NOT, FIELD_AT(struct msg_options, is_unordered), .flags = FIELD_SPARSE},
+    {"inline", FIELD_NOT, FIELD_AT(struct msg_options, is_in_rings), .flags = FIELD_SPARSE},
     {"after", .flags = FIELD_LATER},
 };
 static const struct field_table job_options =
     FIELD_TABLE("option", true, struct msg_options, job_option_fields);
 
+static const struct field ref_item = {"", FIELD_CUSTOM, .size = sizeof(struct msg_ref),
+                                      .unpack = unpack_ref, .pack = pack_ref};
+
 static const struct field push_option_fields[] = {
     {"n", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, n), .max = ID_MAX,
      .has = offsetof(struct msg_job_push, has_n)},
-    {"out", .flags = FIELD_LATER},
+    {"out", FIELD_LIST, FIELD_EACH(struct msg_job_push, out, n_out), .flags = FIELD_SPARSE,
+     .item = &ref_item},
 };
 static const struct field_table push_options =
     FIELD_TABLE("option", true, struct msg_job_push, push_option_fields);
@@ -243,7 +319,7 @@ static const struct field job_push_fields[] = {
     {"seq", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, seq), .flags = FIELD_REQUIRED,
      .max = ID_MAX},
     {"options", FIELD_MAP, .table = &push_options},
-    {"data", FIELD_PAYLOADS, FIELD_AT(struct msg_job_push, n_data), .max = LIMIT_IN},
+    {"data", FIELD_CUSTOM, .unpack = unpack_push_data, .pack = pack_push_data},
 };
 static const struct field_table job_push_params =
     FIELD_TABLE("parameter", true, struct msg_job_push, job_push_fields);
@@ -276,6 +352,27 @@ static const struct field const_put_fields[] = {
 };
 static const struct field_table const_put_params =
     FIELD_TABLE("parameter", true, struct msg_const_put, const_put_fields);
+
+static const struct field ring_open_option_fields[] = {
+    {"device", FIELD_NAME, FIELD_AT(struct msg_ring_open, device), .flags = FIELD_SPARSE},
+};
+static const struct field_table ring_open_options =
+    FIELD_TABLE("option", true, struct msg_ring_open, ring_open_option_fields);
+
+static const struct field ring_open_fields[] = {
+    {"size", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_open, size), .flags = FIELD_REQUIRED,
+     .min = 1, .max = ID_MAX},
+    {"options", FIELD_MAP, .table = &ring_open_options},
+};
+static const struct field_table ring_open_params =
+    FIELD_TABLE("parameter", true, struct msg_ring_open, ring_open_fields);
+
+static const struct field ring_close_fields[] = {
+    {"ring", FIELD_UNSIGNED, FIELD_AT(struct msg_ring, ring), .flags = FIELD_REQUIRED,
+     .max = ID_MAX},
+};
+static const struct field_table ring_close_params =
+    FIELD_TABLE("parameter", true, struct msg_ring, ring_close_fields);
 
 static const struct field const_fields[] = {
     {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const, id), .flags = FIELD_REQUIRED,
@@ -353,6 +450,18 @@ int codec_unpack_const_drop(const msgpack_object_array *params, struct msg_const
     return fields_unpack_params(&const_params, params, ret, ret_failure);
 }
 
+int codec_unpack_ring_open(const msgpack_object_array *params, struct msg_ring_open *ret,
+                           struct failure *ret_failure)
+{
+    return fields_unpack_params(&ring_open_params, params, ret, ret_failure);
+}
+
+int codec_unpack_ring_close(const msgpack_object_array *params, struct msg_ring *ret,
+                            struct failure *ret_failure)
+{
+    return fields_unpack_params(&ring_close_params, params, ret, ret_failure);
+}
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
 static void pack_request(msgpack_packer *packer, uint32_t msgid, enum method method,
@@ -411,6 +520,16 @@ void codec_pack_const_put(msgpack_packer *packer, uint32_t msgid, const struct m
 void codec_pack_const_drop(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg)
 {
     pack_request(packer, msgid, METHOD_CONST_DROP, &const_params, msg);
+}
+
+void codec_pack_ring_open(msgpack_packer *packer, uint32_t msgid, const struct msg_ring_open *msg)
+{
+    pack_request(packer, msgid, METHOD_RING_OPEN, &ring_open_params, msg);
+}
+
+void codec_pack_ring_close(msgpack_packer *packer, uint32_t msgid, const struct msg_ring *msg)
+{
+    pack_request(packer, msgid, METHOD_RING_CLOSE, &ring_close_params, msg);
 }
 
 void codec_pack_stats_request(msgpack_packer *packer, uint32_t msgid)

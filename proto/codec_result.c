@@ -149,6 +149,32 @@ static const struct field job_closed_fields[] = {
 static const struct field_table job_closed =
     FIELD_TABLE("key", false, struct msg_job_closed, job_closed_fields);
 
+static const struct field ring_opened_fields[] = {
+    {"ring", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, ring), .flags = FIELD_REQUIRED},
+    {"size", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, size), .flags = FIELD_REQUIRED},
+    {"layout", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, layout), .flags = FIELD_REQUIRED},
+    {"entries", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, entries), .flags = FIELD_REQUIRED},
+    {"sq", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, sq), .flags = FIELD_REQUIRED},
+    {"cq", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, cq), .flags = FIELD_REQUIRED},
+    {"align", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, align), .flags = FIELD_REQUIRED},
+};
+static const struct field_table ring_opened =
+    FIELD_TABLE("key", false, struct msg_ring_opened, ring_opened_fields);
+
+static const struct field ring_closed_fields[] = {
+    {"error", FIELD_CUSTOM, FIELD_AT(struct msg_ring_closed, failure),
+     .flags = FIELD_REQUIRED | FIELD_BY_HAND, .unpack = unpack_error},
+};
+static const struct field_table ring_closed =
+    FIELD_TABLE("key", false, struct msg_ring_closed, ring_closed_fields);
+
+static const struct field ring_closed_param_fields[] = {
+    {"ring", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_closed, ring), .flags = FIELD_REQUIRED},
+    {"result", FIELD_MAP, .flags = FIELD_REQUIRED, .table = &ring_closed},
+};
+static const struct field_table ring_closed_params =
+    FIELD_TABLE("parameter", false, struct msg_ring_closed, ring_closed_param_fields);
+
 static const struct field const_fields[] = {
     {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const, id), .flags = FIELD_REQUIRED},
 };
@@ -245,6 +271,12 @@ int codec_unpack_const_result(const msgpack_object *result, struct msg_const *re
     return fields_unpack_map(&const_result, result, ret, ret_failure);
 }
 
+int codec_unpack_ring_opened(const msgpack_object *result, struct msg_ring_opened *ret,
+                             struct failure *ret_failure)
+{
+    return fields_unpack_map(&ring_opened, result, ret, ret_failure);
+}
+
 int codec_unpack_job_state(const msgpack_object *result, struct msg_job_state *ret,
                            struct failure *ret_failure)
 {
@@ -291,6 +323,12 @@ int codec_unpack_job_done(const msgpack_object_array *params, struct msg_job_don
                           struct failure *ret_failure)
 {
     return fields_unpack_params(&job_done_params, params, ret, ret_failure);
+}
+
+int codec_unpack_ring_closed(const msgpack_object_array *params, struct msg_ring_closed *ret,
+                             struct failure *ret_failure)
+{
+    return fields_unpack_params(&ring_closed_params, params, ret, ret_failure);
 }
 
 int codec_unpack_event(const msgpack_object_array *params, struct msg_event *ret,
@@ -378,6 +416,12 @@ void codec_pack_const_result(msgpack_packer *packer, uint32_t msgid, const struc
     pack_result(packer, msgid, &const_result, msg);
 }
 
+void codec_pack_ring_opened(msgpack_packer *packer, uint32_t msgid,
+                            const struct msg_ring_opened *msg)
+{
+    pack_result(packer, msgid, &ring_opened, msg);
+}
+
 void codec_pack_job_state(msgpack_packer *packer, uint32_t msgid, const struct msg_job_state *msg)
 {
     pack_result(packer, msgid, &job_state, msg);
@@ -429,6 +473,14 @@ void codec_pack_job_done(msgpack_packer *packer, const struct msg_job_done *msg,
     msgpack_pack_uint64(packer, msg->job);
     pack_end(packer, &job_done, msg, msg->has_failure ? &msg->failure : NULL, is_structured,
              msg->n_out);
+}
+
+void codec_pack_ring_closed(msgpack_packer *packer, const struct msg_ring_closed *msg,
+                            bool is_structured)
+{
+    rpc_pack_notification(packer, NOTIFY_RING_CLOSED, ring_closed_params.n_fields);
+    msgpack_pack_uint64(packer, msg->ring);
+    pack_end(packer, &ring_closed, msg, &msg->failure, is_structured, 0);
 }
 
 void codec_pack_event(msgpack_packer *packer, const struct msg_event *msg)

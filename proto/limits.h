@@ -42,6 +42,16 @@
       "of one connection: they take room from everybody's pushes")                                 \
     X(PARAMS, "params", 16, "parameters", "of an op")                                              \
     X(PARAM_BYTES, "param_bytes", 192, "bytes", "packed parameters: one slot of the job block")    \
+    X(SEGMENTS, "segments", 65536, "segments", "of payloads and rings: the 16 bits of a work_ref") \
+    X(RINGS, "rings", 16, "rings", "of one connection: each costs the daemon three descriptors")   \
+    X(USER_RINGS, "user_rings", 75, "percent",                                                     \
+      "of the ring pool for one user, so that others get some")                                    \
+    X(RING_SIZE, "ring_size", 1073741824, "bytes",                                                 \
+      "data of one ring: 64 arrays of the largest push")                                           \
+    X(RING_SIZE_LEAST, "ring_size_least", 1048576, "bytes",                                        \
+      "a smaller ring is rounded up: registering costs by the call")                               \
+    X(RING_SIZE_DEFAULT, "ring_size_default", 67108864, "bytes",                                   \
+      "what is kept ready: in and out of two default windows, 4 MiB pushes")                       \
     X(JOBS_LISTED, "jobs_listed", 256, "jobs", "one job.list: it stays within head and elements")  \
     X(UNREAD, "unread", 262144, "bytes",                                                           \
       "answers that wait, outputs aside; then the connection is not read, and loses events")       \

@@ -55,6 +55,7 @@ struct msg_options {
     uint32_t window;               /* job.open; 0 = default */
     uint64_t max_push;             /* job.open; 0 = default */
     bool is_unordered;             /* job.open; ordered = false */
+    bool is_in_rings;              /* job.open; inline = false: all its data lie in rings */
 };
 
 struct msg_run {
@@ -68,12 +69,23 @@ struct msg_job_open {
     struct msg_options options;
 };
 
+/* A piece of a ring's data: [ring, offset, length]. */
+struct msg_ref {
+    uint64_t ring;
+    uint64_t offset; /* bytes, from the start of the data */
+    uint64_t size;
+};
+
 struct msg_job_push {
     uint64_t job;
     uint64_t seq;
     bool has_n;
     uint64_t n; /* records, if the client said so: must agree with the payloads */
     uint32_t n_data;
+    uint32_t n_refs; /* of the data: either none of them, or all, which stand in in[] */
+    struct msg_ref in[LIMIT_IN];
+    uint32_t n_out; /* where the outputs go, if the inputs are Refs */
+    struct msg_ref out[LIMIT_OUT];
 };
 
 struct msg_job { /* job.close, job.cancel */
@@ -86,6 +98,15 @@ struct msg_const_put {
 
 struct msg_const { /* const.drop, and the result of const.put */
     uint64_t id;
+};
+
+struct msg_ring_open {
+    uint64_t size;
+    char device[WORKER_DEVICE_SIZE]; /* that will mostly use it; "" = any */
+};
+
+struct msg_ring { /* ring.close */
+    uint64_t ring;
 };
 
 struct msg_job_list {
@@ -157,7 +178,7 @@ struct msg_done_by {
     char backend[16];
     char device[MSG_DEVICES_SIZE]; /* several with commas between */
     enum priority priority;
-    char path[16]; /* "inline" */
+    char path[16]; /* "inline" or "ring" */
     bool has_timing;
     struct msg_timing timing;
 };
@@ -176,6 +197,20 @@ struct msg_answer {
 
 struct msg_job_closed {
     uint64_t pushed;
+};
+
+struct msg_ring_opened { /* goes with the descriptors of queues, data and doorbell */
+    uint64_t ring;
+    uint64_t size;    /* of the data */
+    uint32_t layout;  /* of the queues: RING_LAYOUT */
+    uint32_t entries; /* of either queue */
+    uint32_t sq, cq;  /* where in the queues' memory the two begin */
+    uint32_t align;   /* unit of offsets in descriptors */
+};
+
+struct msg_ring_closed { /* the notification ring.closed */
+    uint64_t ring;
+    struct failure failure;
 };
 
 /* X(NAME, wire name): ordered so that a comparison means "ended". */
@@ -253,6 +288,11 @@ struct msg_device {
     X(chunks_waiting_urgent, "pushes with chunks not yet released now, urgent")                    \
     X(chunks_waiting_normal, "the same, normal")                                                   \
     X(chunks_waiting_bulk, "the same, bulk")                                                       \
+    X(rings, "rings open now")                                                                     \
+    X(rings_total, "rings opened")                                                                 \
+    X(rings_broken, "rings closed for breaking their rules")                                       \
+    X(ring_pool_size, "bytes of the data segments of rings")                                       \
+    X(ring_pool_used, "bytes of them that rings have now")                                         \
     X(consts, "constants held now, for connections or for jobs")                                   \
     X(bytes_in, "bytes received from clients")                                                     \
     X(bytes_out, "bytes sent to clients")                                                          \

@@ -23,6 +23,8 @@
     X(JOB_LIST, "job.list", 0, 1, -1)                                                              \
     X(CONST_PUT, "const.put", 2, 2, 1)                                                             \
     X(CONST_DROP, "const.drop", 1, 1, -1)                                                          \
+    X(RING_OPEN, "ring.open", 1, 2, -1)                                                            \
+    X(RING_CLOSE, "ring.close", 1, 1, -1)                                                          \
     X(STATS, "stats", 0, 0, -1)                                                                    \
     X(DEVICE_LIST, "device.list", 0, 0, -1)                                                        \
     X(EVENTS_SUBSCRIBE, "events.subscribe", 1, 1, -1)
@@ -35,9 +37,10 @@ enum method {
 };
 
 /* Notifications that the server sends. */
-#define NOTIFY_JOB_RESULT "job.result"
-#define NOTIFY_JOB_DONE   "job.done"
-#define NOTIFY_EVENT      "event"
+#define NOTIFY_JOB_RESULT  "job.result"
+#define NOTIFY_JOB_DONE    "job.done"
+#define NOTIFY_RING_CLOSED "ring.closed"
+#define NOTIFY_EVENT       "event"
 
 struct method_row {
     const char *name;

@@ -12,7 +12,8 @@
  *     worker  HELLO, MANIFEST x n_ops             what it is, which ops it has
  *     daemon  QUEUES + 3 fds, SEGMENT_ADD + fd .. queues, job block, doorbell; then memory
  *     worker  SEGMENT_OK .., READY                READY once the queues are mapped, polled for work
- *     daemon  PING, SEGMENT_DROP, STOP            worker  PONG, SEGMENT_GONE, end of file
+ *     daemon  PING, SEGMENT_ADD + fd, _DROP, STOP
+ *     worker  PONG, SEGMENT_OK or _REFUSED, SEGMENT_GONE, end of file
  *     worker  FATAL                               the reason, just before it exits
  * The worker's death is the socket's end of file; its exit is its pidfd.
  *
@@ -26,7 +27,7 @@
 
 #include <stdint.h>
 
-#define WORKER_ABI        2
+#define WORKER_ABI        3
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
 /* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
@@ -129,6 +130,7 @@ enum control_type {
     CONTROL_HELLO = 1,
     CONTROL_MANIFEST,
     CONTROL_SEGMENT_OK,
+    CONTROL_SEGMENT_REFUSED, /* it cannot be mapped or registered; the worker goes on */
     CONTROL_SEGMENT_GONE,
     CONTROL_READY,
     CONTROL_PONG,
@@ -176,6 +178,11 @@ struct control_message {
             uint32_t generation;
             uint32_t n_job_slots;
         } queues;
+        struct {
+            uint32_t id;
+            uint32_t zero;
+            struct failure failure;
+        } segment_refused;
         struct failure fatal;
     };
 };

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 50000, READ_SIZE = 1 << 18 };
+enum { DEADLINE_MS = 50000, READ_SIZE = 1 << 18, FDS_MAX = 64 };
 
 struct message {
     struct message *next;
@@ -26,6 +26,8 @@ struct wire {
     int fd;
     uint32_t last_msgid;
     bool is_eof;
+    int fds[FDS_MAX]; /* that came and were not taken yet */
+    unsigned n_fds;
     char *buffer;
     size_t size, capacity;
     struct message *messages; /* oldest first */
@@ -39,6 +41,9 @@ static void close_at_end(void *arg)
 
     if (wire->fd >= 0) {
         close(wire->fd);
+    }
+    while (wire->n_fds > 0) {
+        close(wire->fds[--wire->n_fds]);
     }
     while ((message = wire->messages) != NULL) {
         wire->messages = message->next;
@@ -78,6 +83,16 @@ int wire_fd(const struct wire *wire)
     return wire->fd;
 }
 
+int wire_take_fd(struct wire *wire)
+{
+    int fd = wire->fds[0];
+
+    CHECK_GT(wire->n_fds, 0);
+    wire->n_fds--;
+    memmove(wire->fds, wire->fds + 1, wire->n_fds * sizeof(int));
+    return fd;
+}
+
 /* ---- bytes --------------------------------------------------------------------------------- */
 
 /* Wait for any of these events; returns those that came. */
@@ -95,18 +110,38 @@ static short wait_for(struct wire *wire, short events)
     return waiting.revents;
 }
 
+static void keep_fds(struct wire *wire, struct msghdr *msg)
+{
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg != NULL; cmsg = CMSG_NXTHDR(msg, cmsg)) {
+        unsigned n = (unsigned)((cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+
+        CHECK_EQ(cmsg->cmsg_type, SCM_RIGHTS);
+        CHECK_LE(wire->n_fds + n, FDS_MAX);
+        memcpy(wire->fds + wire->n_fds, CMSG_DATA(cmsg), n * sizeof(int));
+        wire->n_fds += n;
+    }
+}
+
 /* Take in what is there. */
 static void receive_bytes(struct wire *wire)
 {
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    struct iovec iov;
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof(control)};
     ssize_t got;
 
     if (wire->capacity - wire->size < READ_SIZE) {
         wire->capacity = 2 * wire->capacity + READ_SIZE;
         wire->buffer = realloc(wire->buffer, wire->capacity);
     }
-    got = recv(wire->fd, wire->buffer + wire->size, wire->capacity - wire->size, MSG_DONTWAIT);
+    iov = (struct iovec){wire->buffer + wire->size, wire->capacity - wire->size};
+    got = recvmsg(wire->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got > 0) {
         wire->size += (size_t)got;
+        keep_fds(wire, &msg);
     } else if (got == 0 || errno != EAGAIN) {
         wire->is_eof = true;
     }

@@ -26,6 +26,8 @@ struct wire_error {
 struct wire *wire_connect(const char *socket_path);
 void wire_close(struct wire *wire);
 int wire_fd(const struct wire *wire);
+/* The oldest descriptor that came along with a message: the caller's. */
+int wire_take_fd(struct wire *wire);
 
 /* Send bytes, taking in what comes meanwhile.  False: the peer has closed the connection. */
 bool wire_send_bytes(struct wire *wire, const void *bytes, size_t size);

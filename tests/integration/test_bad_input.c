@@ -26,7 +26,6 @@ static const struct bad_request requests[] = {
     /* methods and numbers of parameters */
     {"no.such.method", "[]", "UNKNOWN_METHOD", "method"},
     {"", "[]", "UNKNOWN_METHOD", ""},
-    {"ring.open", "[4096]", "UNKNOWN_METHOD", "method"},
     {"no.such.method", "[<100000>]", "INVALID_PARAM", "bin"},
     {"ping", "{}", "PROTO", "param"},
     {"ping", "7", "PROTO", "param"},

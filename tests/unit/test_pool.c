@@ -1,5 +1,6 @@
 /* The pool's buddy allocator: leases never overlap, lie in their segment, and come back whole. */
 #include "daemon/pool.h"
+#include "daemon/segments.h"
 #include "tests/check.h"
 #include "tests/random.h"
 
@@ -10,12 +11,26 @@ static void destroy(void *pool)
     pool_destroy(pool);
 }
 
+static void destroy_segments(void *segments)
+{
+    segments_destroy(segments);
+}
+
+static struct segments *make_segments(void)
+{
+    struct segments *segments;
+
+    CHECK_EQ(segments_create(&segments), 0);
+    check_at_end(destroy_segments, segments);
+    return segments;
+}
+
 static struct pool *make(size_t size)
 {
     struct pool *pool;
     struct failure failure;
 
-    CHECK_EQ(pool_create(size, &pool, &failure), 0);
+    CHECK_EQ(pool_create(size, make_segments(), &pool, &failure), 0);
     check_at_end(destroy, pool);
     return pool;
 }
@@ -43,10 +58,17 @@ static void test_sizes_are_rounded_to_powers_of_two(void)
 
 static void test_a_pool_is_whole_segments(void)
 {
-    struct pool *pool = make(33 * MIB);
+    struct segments *segments = make_segments();
+    struct pool *pool;
+    struct failure failure;
 
-    CHECK_EQ(pool_n_segments(pool), 3);
+    CHECK_EQ(pool_create(33 * MIB, segments, &pool, &failure), 0);
+    check_at_end(destroy, pool);
     CHECK_EQ(pool_size(pool), 48 * MIB);
+    for (uint32_t id = 0; id < 3; id++) {
+        CHECK_EQ(segments_size(segments, id), POOL_SEGMENT_SIZE);
+    }
+    CHECK_EQ(segments_size(segments, 3), 0);
 }
 
 static void test_a_full_pool_says_so(void)
@@ -68,7 +90,7 @@ static void test_too_large_a_pool_is_a_clear_error(void)
     struct pool *pool;
     struct failure failure;
 
-    CHECK_EQ(pool_create((size_t)1 << 45, &pool, &failure), -STATUS_NO_MEMORY);
+    CHECK_EQ(pool_create((size_t)1 << 45, make_segments(), &pool, &failure), -STATUS_NO_MEMORY);
     CHECK_HAS(failure.message, "--pinned-pool");
 }
 
@@ -105,7 +127,7 @@ static void test_leases_never_overlap(void)
         pool_release(pool, &blocks[i]);
     }
     CHECK_EQ(pool_used(pool), 0);
-    for (uint32_t i = 0; i < pool_n_segments(pool); i++) {
+    for (uint32_t i = 0; i < 3; i++) {
         CHECK_EQ(pool_lease(pool, POOL_SEGMENT_SIZE, &whole), 0); /* all buddies found each other */
     }
     CHECK_EQ(pool_lease(pool, 1, &whole), -ENOMEM);

@@ -124,11 +124,12 @@ static void test_methods(void)
     }
     CHECK_HAS(document, "\n### `" NOTIFY_JOB_RESULT "(");
     CHECK_HAS(document, "\n### `" NOTIFY_JOB_DONE "(");
+    CHECK_HAS(document, "\n### `" NOTIFY_RING_CLOSED "(");
     CHECK_HAS(document, "\n### `" NOTIFY_EVENT "(");
     for (at = strstr(document, "\n### `"); at != NULL; at = strstr(at + 1, "\n### `")) {
         n++;
     }
-    CHECK_EQ(n, METHOD_COUNT + 3);
+    CHECK_EQ(n, METHOD_COUNT + 4);
 }
 
 static void test_names(void)

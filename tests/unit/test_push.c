@@ -1,5 +1,6 @@
 /* How records are cut into pieces: no byte lost, none twice, whatever the op's record sizes are. */
 #include "daemon/push.h"
+#include "daemon/segments.h"
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/random.h"
@@ -11,12 +12,20 @@ static void destroy(void *pool)
     pool_destroy(pool);
 }
 
+static void destroy_segments(void *segments)
+{
+    segments_destroy(segments);
+}
+
 static struct pool *make_pool(void)
 {
+    struct segments *segments;
     struct pool *pool;
     struct failure failure;
 
-    CHECK_EQ(pool_create(256 * MIB, &pool, &failure), 0);
+    CHECK_EQ(segments_create(&segments), 0);
+    check_at_end(destroy_segments, segments);
+    CHECK_EQ(pool_create(256 * MIB, segments, &pool, &failure), 0);
     check_at_end(destroy, pool);
     return pool;
 }

@@ -157,6 +157,18 @@ static void test_wrong_queues(void)
     expect_fatal("cannot map the job block");
 }
 
+static void check_refuses_segment(uint32_t id, size_t size, int fd, const char *words)
+{
+    struct control_message message = message_of(CONTROL_SEGMENT_ADD);
+
+    message.segment.id = id;
+    message.segment.size = size;
+    front_send(&front, &message, &fd, 1);
+    front_expect(&front, CONTROL_SEGMENT_REFUSED, &message);
+    CHECK_EQ(message.segment_refused.id, id);
+    CHECK_HAS(message.segment_refused.failure.message, words);
+}
+
 static void test_wrong_segments(void)
 {
     struct control_message message = message_of(CONTROL_SEGMENT_DROP);
@@ -170,22 +182,10 @@ static void test_wrong_segments(void)
 
     front_start_ready(&front, REAL, 0);
     front_add_segment(&front, 1, 4096);
-    message = message_of(CONTROL_SEGMENT_ADD);
-    message.segment.id = 1;
-    message.segment.size = 4096;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("segment 1");
-
-    front_start_ready(&front, REAL, 0);
-    message.segment.id = 1 << 16;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("segment 65536");
-
-    front_start_ready(&front, REAL, 0);
-    message.segment.id = 0;
-    message.segment.size = 8192;
-    front_send(&front, &message, &fd, 1);
-    expect_fatal("8192 bytes");
+    check_refuses_segment(1, 4096, fd, "segment 1");
+    check_refuses_segment(1 << 16, 4096, fd, "segment 65536");
+    check_refuses_segment(0, 8192, fd, "8192 bytes");
+    front_add_segment(&front, 0, 4096); /* and goes on */
     close(fd);
 }
 

@@ -1,0 +1,44 @@
+/*
+ * Job input: may a job have another push, and how many records is that?
+ */
+#include "daemon/job.h"
+#include "proto/util.h"
+
+int job_count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
+                      struct failure *ret_failure)
+{
+    uint32_t record_size = job->shape.record_size[array];
+
+    if (size % record_size != 0 && (job->tail == TAIL_ERROR || array > 0)) {
+        return fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
+                    "input %s: %llu bytes are no multiple of its record of %u bytes%s",
+                    job->op->in[array].name, (unsigned long long)size, record_size,
+                    job->op->tails != 0 && array == 0 ? "; option tail can take the short record"
+                                                      : "");
+    }
+    *ret_n = div_round_up(size, record_size);
+    return 0;
+}
+
+int job_check_input(const struct job *job, struct failure *ret_failure)
+{
+    if (job->state == JOB_CLOSED) {
+        return fail(ret_failure, STATUS_SEQ, "seq", "the job's input was closed");
+    }
+    if (job->has_short_push) {
+        return fail(ret_failure, STATUS_SEQ, "seq", "a short record ended the input before");
+    }
+    if (job->has_odd_push) {
+        return fail(ret_failure, STATUS_RANGE, "n",
+                    "the push before had no multiple of %u records, which ended the input",
+                    job->shape.leaf);
+    }
+    return 0;
+}
+
+int job_refuse_credit(const struct job *job, struct failure *ret_failure)
+{
+    fail(ret_failure, STATUS_NO_CREDIT, "seq",
+         "%u pushes are unanswered, all the window holds; wait for a result", job->window);
+    return failure_add_limit(ret_failure, "window", job->window, job->window);
+}

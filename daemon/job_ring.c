@@ -1,0 +1,423 @@
+/*
+ * Job, in rings: pushes whose data lie in a client's ring (ring_link.h).
+ *
+ * Such a job is opened with inline = false.  Its pushes have no memory of the pool but for a reduce
+ * op's partials; each borrows the places that its descriptor, or its Refs, name.  What a descriptor
+ * says was copied out of the ring once, so what is checked here is what is used; what the data say
+ * may change at any time, and only op code looks at them.
+ */
+#include "daemon/job.h"
+
+#include "daemon/ring_link.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "proto/util.h"
+
+#include <assert.h>
+#include <errno.h>
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* Records of a whole push, which bound a reduce op's partials; else only the ring's size does. */
+static uint64_t most_records(const struct job *job, const struct msg_options *options)
+{
+    const struct push_shape *shape = &job->shape;
+    uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH;
+
+    if (shape->leaf != 0) {
+        return MAX(size / shape->largest / shape->leaf, UINT64_C(1)) * shape->leaf;
+    }
+    /* A varying input is one chunk, which a device must hold. */
+    return (shape->varying != 0 ? LIMIT_PUSH : LIMIT_RING_SIZE) / shape->largest;
+}
+
+static int make_push(struct job *job, struct push *push)
+{
+    const struct push_shape *shape = &job->shape;
+
+    push->job = job;
+    push->n_pieces = 1;
+    push->piece_records = job->max_records;
+    push->blocks = calloc(shape->n_arrays, sizeof(*push->blocks));
+    if (push->blocks == NULL) {
+        return -ENOMEM;
+    }
+    if (shape->leaf == 0) {
+        return 0;
+    }
+    return pool_lease(job->server->pool, push_array_size(shape, shape->n_in, job->max_records),
+                      &push->blocks[shape->n_in]);
+}
+
+int job_make_ring_window(struct job *job, const struct msg_options *options)
+{
+    uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
+    int r = 0;
+
+    job->max_records = (uint32_t)MIN(most_records(job, options), (uint64_t)UINT32_MAX);
+    job->pushes = calloc(window, sizeof(*job->pushes));
+    if (job->pushes == NULL) {
+        return -ENOMEM;
+    }
+    for (job->window = 0; r == 0 && job->window < window; job->window++) {
+        r = make_push(job, &job->pushes[job->window]);
+    }
+    return r; /* what was leased goes with the job */
+}
+
+/* ---- places in a ring ----------------------------------------------------------------------- */
+
+/* A push as it was described, by descriptor or by Refs: the arrays that lie in the ring. */
+struct described {
+    struct ring_link *link;
+    uint64_t n_records;
+    uint32_t varying_size;
+    uint32_t tail_size;
+    uint64_t offset[PUSH_ARRAYS]; /* of the inputs and, but for a reduce op, the outputs */
+};
+
+static uint32_t n_ring_arrays(const struct job *job)
+{
+    return job->shape.leaf != 0 ? job->shape.n_in : job->shape.n_arrays;
+}
+
+/* "input x" or "output y". */
+static const char *array_name(const struct job *job, uint32_t array, const char **ret_kind)
+{
+    bool is_input = array < job->shape.n_in;
+
+    *ret_kind = is_input ? "input" : "output";
+    return is_input ? job->op->in[array].name : job->op->out[array - job->shape.n_in].name;
+}
+
+static uint64_t described_size(const struct job *job, const struct described *push, uint32_t array)
+{
+    if (job->shape.varying != 0 && array == job->shape.varying) {
+        return push->varying_size;
+    }
+    return push_array_size(&job->shape, array, push->n_records);
+}
+
+static int check_counts(const struct job *job, const struct described *push,
+                        struct failure *ret_failure)
+{
+    const struct push_shape *shape = &job->shape;
+
+    if (push->n_records > job->max_records) {
+        fail(ret_failure, STATUS_TOO_BIG, "n", "%llu records in one push; max_push allows %u",
+             (unsigned long long)push->n_records, job->max_records);
+        return failure_add_limit(ret_failure, "max_push", push->n_records * shape->largest,
+                                 job_max_push(job));
+    }
+    if (shape->varying == 0 ? push->varying_size != 0
+                            : push->varying_size % shape->record_size[shape->varying] != 0) {
+        return fail(ret_failure, STATUS_RANGE, "varying_size",
+                    shape->varying == 0 ? "op %s has no varying input"
+                                        : "op %s: the varying input has no whole elements",
+                    job->op->name);
+    }
+    if (shape->varying != 0 && push->varying_size > LIMIT_PUSH) {
+        fail(ret_failure, STATUS_TOO_BIG, "varying_size", "a varying input of %u bytes, at most %d",
+             push->varying_size, LIMIT_PUSH);
+        return failure_add_limit(ret_failure, "max_push", push->varying_size, LIMIT_PUSH);
+    }
+    if (push->tail_size != 0 && (job->tail != TAIL_SHORT || push->n_records == 0 ||
+                                 push->tail_size >= shape->record_size[0])) {
+        return fail(ret_failure, STATUS_RANGE, "tail_size",
+                    "a last record of %u bytes: the job has no tail \"short\", or it is not short",
+                    push->tail_size);
+    }
+    return 0;
+}
+
+static int check_bounds(const struct job *job, const struct described *push,
+                        struct failure *ret_failure)
+{
+    for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
+        uint64_t size = described_size(job, push, array);
+        const char *kind, *name = array_name(job, array, &kind);
+
+        if (size > push->link->size || push->offset[array] > push->link->size - size) {
+            return fail(ret_failure, STATUS_RANGE, name,
+                        "%s %s: %llu bytes at %llu are outside the ring's %llu", kind, name,
+                        (unsigned long long)size, (unsigned long long)push->offset[array],
+                        (unsigned long long)push->link->size);
+        }
+    }
+    return 0;
+}
+
+/* Results would depend on which chunk runs first, and a chunk that is lost could not be repeated.
+ */
+static int check_overlap(const struct job *job, const struct described *push,
+                         struct failure *ret_failure)
+{
+    for (uint32_t out = job->shape.n_in; out < n_ring_arrays(job); out++) {
+        uint64_t out_size = described_size(job, push, out);
+
+        for (uint32_t other = 0; other < out; other++) {
+            const char *kind, *name = array_name(job, other, &kind);
+
+            if (push->offset[out] < push->offset[other] + described_size(job, push, other) &&
+                push->offset[other] < push->offset[out] + out_size) {
+                return fail(ret_failure, STATUS_RANGE, name,
+                            "output %s lies over %s %s: each needs its own place",
+                            job->op->out[out - job->shape.n_in].name, kind, name);
+            }
+        }
+    }
+    return 0;
+}
+
+/* Check it and borrow its places; *ret_push has no number yet. */
+static int describe(struct job *job, const struct described *described, struct push **ret_push,
+                    struct failure *ret_failure)
+{
+    int r = check_counts(job, described, ret_failure);
+
+    if (r == 0) {
+        r = check_bounds(job, described, ret_failure);
+    }
+    if (r == 0) {
+        r = check_overlap(job, described, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    struct push *push = job_free_push(job);
+    if (push == NULL) {
+        return job_refuse_credit(job, ret_failure);
+    }
+    for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
+        push->blocks[array] = (struct block){
+            .segment = described->link->segment,
+            .offset = (uint32_t)described->offset[array],
+        };
+    }
+    push->n_records = described->n_records;
+    push->varying_size = described->varying_size;
+    push->tail_size = described->tail_size;
+    *ret_push = push;
+    return 0;
+}
+
+static void accept_push(struct job *job, struct push *push, struct ring_link *link)
+{
+    push->ring = link;
+    ring_link_hold(link);
+    job->has_short_push = push->tail_size != 0;
+    job->has_odd_push = job->shape.leaf != 0 && push->n_records % job->shape.leaf != 0;
+    job_accept(job, push, now_ns());
+}
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+/* Of the connection's jobs that have not ended; a descriptor has the low half of an id. */
+static int find_job(const struct ring_link *link, uint32_t id, struct job **ret_job,
+                    struct failure *ret_failure)
+{
+    struct job *job = link->server->jobs;
+
+    while (job != NULL && (job->session != link->session || job->id == 0 ||
+                           (uint32_t)job->id != id || job->state >= JOB_DONE)) {
+        job = job->next;
+    }
+    if (job == NULL) {
+        return fail(ret_failure, STATUS_NOT_FOUND, "job", "there is no job %u, or it has ended",
+                    id);
+    }
+    *ret_job = job;
+    return 0;
+}
+
+static void read_desc(const struct ring_desc *desc, const struct job *job, struct ring_link *link,
+                      struct described *ret_push)
+{
+    *ret_push = (struct described){
+        .link = link,
+        .n_records = desc->n_records,
+        .varying_size = desc->varying_size,
+        .tail_size = desc->tail_size,
+    };
+    for (uint32_t i = 0; i < job->shape.n_in; i++) {
+        ret_push->offset[i] = (uint64_t)desc->in[i] * RING_ALIGN;
+    }
+    for (uint32_t i = 0; i < n_ring_arrays(job) - job->shape.n_in; i++) {
+        ret_push->offset[job->shape.n_in + i] = (uint64_t)desc->out[i] * RING_ALIGN;
+    }
+}
+
+static int check_desc(const struct ring_desc *desc, const struct job *job,
+                      struct failure *ret_failure)
+{
+    if (desc->deadline_ns != 0 || desc->zero != 0) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "zero",
+                    "deadline_ns and zero of a descriptor are 0 in this version");
+    }
+    return job_check_input(job, ret_failure);
+}
+
+int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct failure *ret_failure)
+{
+    struct described described;
+    struct push *push;
+    struct job *job = NULL;
+    int r = find_job(link, desc->job, &job, ret_failure);
+
+    if (r == 0) {
+        r = check_desc(desc, job, ret_failure);
+    }
+    if (r == 0) {
+        read_desc(desc, job, link, &described);
+        r = describe(job, &described, &push, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    push->is_described = true;
+    push->tag = desc->tag;
+    accept_push(job, push, link);
+    job_settle(job);
+    return 0;
+}
+
+/* ---- Refs ----------------------------------------------------------------------------------- */
+
+static int read_ref(const struct job *job, uint32_t array, const struct msg_ref *ref,
+                    struct described *described, struct failure *ret_failure)
+{
+    const char *kind, *name = array_name(job, array, &kind);
+
+    if (ref->offset % RING_ALIGN != 0) {
+        return fail(ret_failure, STATUS_RANGE, name, "%s %s: offset %llu is no multiple of %u",
+                    kind, name, (unsigned long long)ref->offset, RING_ALIGN);
+    }
+    described->offset[array] = ref->offset;
+    return 0;
+}
+
+/* The same ring for all of them. */
+static int find_ring(const struct job *job, const struct msg_job_push *msg,
+                     struct ring_link **ret_link, struct failure *ret_failure)
+{
+    uint64_t ring = msg->in[0].ring;
+
+    for (uint32_t i = 0; i < msg->n_refs + msg->n_out; i++) {
+        const struct msg_ref *ref = i < msg->n_refs ? &msg->in[i] : &msg->out[i - msg->n_refs];
+
+        if (ref->ring != ring) {
+            return fail(ret_failure, STATUS_INVALID_PARAM, "ring",
+                        "the arrays of one push lie in one ring, not in %llu and %llu",
+                        (unsigned long long)ring, (unsigned long long)ref->ring);
+        }
+    }
+    return ring_link_find(job->session, ring, "ring", ret_link, ret_failure);
+}
+
+/* How many records the lengths say, and that they agree. */
+static int read_sizes(const struct job *job, const struct msg_job_push *msg,
+                      struct described *described, struct failure *ret_failure)
+{
+    const struct push_shape *shape = &job->shape;
+    int r = job_count_records(job, 0, msg->in[0].size, &described->n_records, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    if (job->tail == TAIL_SHORT) {
+        described->tail_size = (uint32_t)(msg->in[0].size % shape->record_size[0]);
+    }
+    for (uint32_t array = 1; array < n_ring_arrays(job); array++) {
+        const struct msg_ref *ref =
+            array < shape->n_in ? &msg->in[array] : &msg->out[array - shape->n_in];
+        const char *kind, *name = array_name(job, array, &kind);
+
+        if (shape->varying != 0 && array == shape->varying) {
+            described->varying_size = (uint32_t)MIN(ref->size, (uint64_t)UINT32_MAX);
+        } else if (ref->size != push_array_size(shape, array, described->n_records)) {
+            return fail(ret_failure, STATUS_RANGE, name, "%s %s: %llu bytes are not %llu records",
+                        kind, name, (unsigned long long)ref->size,
+                        (unsigned long long)described->n_records);
+        }
+    }
+    return 0;
+}
+
+int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure)
+{
+    uint32_t n_out = n_ring_arrays(job) - job->shape.n_in;
+    struct described described = {0};
+    struct push *push;
+
+    if (msg->n_out != n_out) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "out",
+                    "option out has %u Refs; a push of op %s has %u outputs", msg->n_out,
+                    job->op->name, n_out);
+    }
+    int r = find_ring(job, msg, &described.link, ret_failure);
+    for (uint32_t i = 0; r == 0 && i < n_ring_arrays(job); i++) {
+        r = read_ref(job, i, i < job->shape.n_in ? &msg->in[i] : &msg->out[i - job->shape.n_in],
+                     &described, ret_failure);
+    }
+    if (r == 0) {
+        r = read_sizes(job, msg, &described, ret_failure);
+    }
+    if (r == 0) {
+        r = describe(job, &described, &push, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    push->is_described = false;
+    accept_push(job, push, described.link);
+    return 0;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+void job_complete_push(struct job *job, const struct push *push, struct ring_link *link,
+                       const struct failure *failure)
+{
+    struct ring_completion completion = {
+        .tag = push->tag,
+        .job = (uint32_t)job->id,
+        .status = (uint16_t)(failure != NULL ? failure->status : STATUS_OK),
+        .n_records = (uint32_t)push->n_records,
+        .devices = push->devices,
+        .priority = (uint8_t)job->flow.priority,
+        .has_timing = job->wants_timing,
+    };
+
+    for (uint32_t array = job->shape.n_in; failure == NULL && array < n_ring_arrays(job); array++) {
+        completion.out_size[array - job->shape.n_in] =
+            (uint32_t)push_array_size(&job->shape, array, push->n_records);
+    }
+    if (job->wants_timing) {
+        struct msg_timing timing;
+
+        push_timing(push, &timing);
+        completion.queue_ns = timing.queue_ns;
+        completion.in_ns = timing.in_ns;
+        completion.compute_ns = timing.compute_ns;
+        completion.out_ns = timing.out_ns;
+    }
+    ring_link_complete(link, &completion);
+}
+
+void job_fail_ring(const struct ring_link *link, const struct failure *failure)
+{
+    struct job *next;
+
+    for (struct job *job = link->server->jobs; job != NULL; job = next) {
+        bool is_in_it = false;
+
+        next = job->next;
+        for (uint32_t i = 0; i < job->window; i++) {
+            is_in_it |= job->pushes[i].ring == link;
+        }
+        if (is_in_it) {
+            job_fail(job, failure, job->n_answered);
+            job_settle(job);
+        }
+    }
+}

@@ -1,0 +1,456 @@
+/*
+ * Ring link: rings' lives, their doorbells, and taking descriptors from them.
+ */
+#include "daemon/ring_link.h"
+
+#include "daemon/answer.h"
+#include "daemon/job.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "proto/channel.h"
+#include "proto/codec.h"
+#include "proto/util.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#define RING_BUDGET 64 /* descriptors of one ring in one turn, so that others have theirs */
+
+/* ---- lives ---------------------------------------------------------------------------------- */
+
+static void forget_awake(struct ring_link *link)
+{
+    for (struct ring_link **at = &link->server->rings_awake; link->is_awake && *at != NULL;
+         at = &(*at)->next_awake) {
+        if (*at == link) {
+            *at = link->next_awake;
+            break;
+        }
+    }
+    link->is_awake = false;
+}
+
+static void unlink_from_server(struct ring_link *link)
+{
+    struct server *server = link->server;
+
+    if (link->previous != NULL) {
+        link->previous->next = link->next;
+    } else {
+        server->rings = link->next;
+    }
+    if (link->next != NULL) {
+        link->next->previous = link->previous;
+    }
+}
+
+static void free_link(struct ring_link *link)
+{
+    ring_destroy(link->queues);
+    close_fd(&link->doorbell_fd);
+    close_fd(&link->client_fd);
+    free(link);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free_link(handle->data);
+}
+
+/* Show the client what was completed, and wake it if it sleeps. */
+static void publish(struct ring_link *link)
+{
+    if (link->has_unpublished) {
+        link->has_unpublished = false;
+        if (ring_publish(link->queues)) {
+            channel_ring(link->doorbell_fd);
+        }
+    }
+}
+
+/* Nothing holds it any more; whoever asked for it is told. */
+static void finish(struct ring_link *link)
+{
+    struct answer answer;
+
+    publish(link);
+    if (link->session != NULL && link->has_close_msgid) {
+        codec_pack_empty_result(answer_begin(&answer), link->close_msgid);
+        answer_send(&answer, link->session);
+    }
+    ring_pool_release(link->server->ring_pool, link->data);
+    forget_awake(link);
+    unlink_from_server(link);
+    if (link->is_polled) {
+        uv_close((uv_handle_t *)&link->doorbell_poll, on_closed);
+    } else {
+        free_link(link);
+    }
+}
+
+static void close_now(struct ring_link *link)
+{
+    link->state = RING_LINK_CLOSING;
+    if (link->n_holds == 0) {
+        finish(link);
+    }
+}
+
+/* What it has accepted is cancelled with the reason: its answers can go nowhere. */
+static void break_ring(struct ring_link *link, const char *reason)
+{
+    struct msg_ring_closed closed = {.ring = link->id};
+    struct answer answer;
+
+    fail(&closed.failure, STATUS_RING, NULL, "ring %llu is closed: %s",
+         (unsigned long long)link->id, reason);
+    log_debug("%s", closed.failure.message);
+    link->server->stats.rings_broken++;
+    codec_pack_ring_closed(answer_begin(&answer), &closed, session_wants_structured(link->session));
+    answer_send(&answer, link->session);
+    link->is_broken = true;
+    link->state = RING_LINK_CLOSING;
+    ring_link_hold(link); /* the jobs' answers let go of it one by one */
+    job_fail_ring(link, &closed.failure);
+    ring_link_let_go(link);
+}
+
+void ring_link_hold(struct ring_link *link)
+{
+    link->n_holds++;
+}
+
+void ring_link_let_go(struct ring_link *link)
+{
+    assert(link->n_holds > 0);
+    link->n_holds--;
+    if (link->state == RING_LINK_CLOSING && link->n_holds == 0) {
+        finish(link);
+    }
+}
+
+void ring_link_close(struct ring_link *link, uint32_t msgid)
+{
+    link->has_close_msgid = true;
+    link->close_msgid = msgid;
+    close_now(link);
+}
+
+void ring_link_orphan_all(struct session *session)
+{
+    struct ring_link *next;
+
+    for (struct ring_link *link = session_server(session)->rings; link != NULL; link = next) {
+        next = link->next;
+        if (link->session == session) {
+            link->session = NULL;
+            close_now(link);
+        }
+    }
+}
+
+int ring_link_find(struct session *session, uint64_t id, const char *field,
+                   struct ring_link **ret_link, struct failure *ret_failure)
+{
+    struct ring_link *link = session_server(session)->rings;
+
+    while (link != NULL && link->id != id) {
+        link = link->next;
+    }
+    if (link != NULL && link->session != NULL && link->session != session) {
+        return fail(ret_failure, STATUS_NOT_YOURS, field, "ring %llu is another connection's",
+                    (unsigned long long)id);
+    }
+    if (link == NULL || link->session == NULL || link->state != RING_LINK_OPEN) {
+        return fail(ret_failure, STATUS_NOT_FOUND, field, "there is no ring %llu, or it is closed",
+                    (unsigned long long)id);
+    }
+    *ret_link = link;
+    return 0;
+}
+
+/* ---- taking descriptors --------------------------------------------------------------------- */
+
+static void mark_awake(struct ring_link *link)
+{
+    if (!link->is_awake) {
+        link->is_awake = true;
+        link->next_awake = link->server->rings_awake;
+        link->server->rings_awake = link;
+    }
+}
+
+/* Refused: the job goes on, and the client knows of nothing but the status. */
+static void refuse(struct ring_link *link, const struct ring_desc *desc,
+                   const struct failure *failure)
+{
+    struct ring_completion completion = {
+        .tag = desc->tag,
+        .job = desc->job,
+        .status = (uint16_t)failure->status,
+    };
+
+    link->server->stats.errors_total++;
+    ring_link_complete(link, &completion);
+}
+
+/* What it has, up to its budget.  The link may be closing afterwards, but is not gone. */
+static void take(struct ring_link *link)
+{
+    struct ring_desc descs[RING_BUDGET];
+    struct failure failure;
+    int room = ring_room(link->queues);
+    int n = room < 0 ? room : ring_take(link->queues, descs, RING_BUDGET);
+
+    if (n < 0) {
+        break_ring(link, "its queues have indices that cannot be");
+        return;
+    }
+    link->n_taken += (uint32_t)n;
+    if (link->n_taken > (uint32_t)room) {
+        break_ring(link, "more descriptors are under way than its queues have entries; reap first");
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        if (job_take_desc(link, &descs[i], &failure) < 0) {
+            refuse(link, &descs[i], &failure);
+        }
+    }
+}
+
+void ring_link_complete(struct ring_link *link, const struct ring_completion *completion)
+{
+    link->n_taken--;
+    if (link->session == NULL || link->is_broken) {
+        return;
+    }
+    ring_complete(link->queues, completion);
+    link->has_unpublished = true;
+    mark_awake(link);
+}
+
+void ring_links_poll(struct server *server)
+{
+    struct ring_link *next;
+
+    for (struct ring_link *link = server->rings_awake; link != NULL; link = next) {
+        next = link->next_awake;
+        if (link->state == RING_LINK_OPEN) {
+            ring_link_hold(link); /* while its jobs settle */
+            take(link);
+            next = link->next_awake;
+            ring_link_let_go(link);
+        }
+    }
+}
+
+void ring_links_publish(struct server *server)
+{
+    for (struct ring_link *link = server->rings_awake; link != NULL; link = link->next_awake) {
+        publish(link);
+    }
+}
+
+bool ring_links_sleep(struct server *server)
+{
+    struct ring_link **at = &server->rings_awake;
+
+    while (*at != NULL) {
+        struct ring_link *link = *at;
+
+        if (link->state == RING_LINK_OPEN && !ring_sleep(link->queues)) {
+            return false;
+        }
+        *at = link->next_awake;
+        link->is_awake = false;
+    }
+    return true;
+}
+
+static void on_doorbell(uv_poll_t *poll, int status, int events)
+{
+    struct ring_link *link = poll->data;
+    bool is_closed = false;
+
+    (void)status;
+    (void)events;
+    channel_drain(link->doorbell_fd, &is_closed);
+    if (is_closed || link->state != RING_LINK_OPEN) {
+        uv_poll_stop(poll);
+    }
+    if (link->state != RING_LINK_OPEN) {
+        return;
+    }
+    if (is_closed) {
+        break_ring(link, "the client closed its doorbell");
+        return;
+    }
+    ring_awake(link->queues);
+    mark_awake(link);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static int make_doorbell(struct ring_link *link)
+{
+    int ends[2];
+    int r = channel_pair(true, ends);
+
+    if (r < 0) {
+        return r;
+    }
+    link->doorbell_fd = ends[0];
+    link->client_fd = ends[1];
+    r = uv_poll_init(&link->server->loop, &link->doorbell_poll, link->doorbell_fd);
+    if (r < 0) {
+        return r;
+    }
+    link->doorbell_poll.data = link;
+    link->is_polled = true;
+    return uv_poll_start(&link->doorbell_poll, UV_READABLE | UV_DISCONNECT, on_doorbell);
+}
+
+static int send_opened(struct ring_link *link)
+{
+    int fds[] = {ring_fd(link->queues), ring_lease_fd(link->data), link->client_fd};
+    struct msg_ring_opened opened = {
+        .ring = link->id,
+        .size = link->size,
+        .layout = RING_LAYOUT,
+        .entries = RING_ENTRIES,
+        .sq = ring_sq_offset(),
+        .cq = ring_cq_offset(),
+        .align = RING_ALIGN,
+    };
+    struct answer answer;
+
+    codec_pack_ring_opened(answer_begin(&answer), link->open_msgid, &opened);
+    int r = answer_send_with_fds(&answer, link->session, fds, ARRAY_SIZE(fds));
+    close(steal_fd(&link->client_fd));
+    return r;
+}
+
+/* Its segment is there.  The link is OPEN or gone afterwards. */
+static void complete_open(struct ring_link *link)
+{
+    struct failure failure;
+
+    link->size = ring_lease_size(link->data);
+    link->segment = ring_lease_segment(link->data);
+    if (make_doorbell(link) < 0 || send_opened(link) < 0) {
+        fail(&failure, STATUS_NO_MEMORY, NULL, "no memory or descriptors for a ring");
+        session_queue_error(link->session, link->open_msgid, &failure);
+        close_now(link);
+        return;
+    }
+    link->state = RING_LINK_OPEN;
+    mark_awake(link);
+    link->server->stats.rings_total++;
+}
+
+static void on_data(void *owner, const struct failure *failure)
+{
+    struct ring_link *link = owner;
+
+    if (failure == NULL) {
+        complete_open(link);
+    } else {
+        link->data = NULL;
+        session_queue_error(link->session, link->open_msgid, failure);
+        close_now(link);
+    }
+}
+
+static int check_count(const struct session *session, struct failure *ret_failure)
+{
+    const struct ring_link *link = session_server(session)->rings;
+    uint32_t n = 0;
+
+    for (; link != NULL; link = link->next) {
+        n += link->session == session;
+    }
+    if (n < LIMIT_RINGS) {
+        return 0;
+    }
+    fail(ret_failure, STATUS_QUOTA, "size", "this connection has %u rings, at most %d", n,
+         LIMIT_RINGS);
+    return failure_add_limit(ret_failure, "rings", n, LIMIT_RINGS);
+}
+
+/* The memory node that is near the device, or -1. */
+static int find_node(const struct session *session, const char *device, int32_t *ret_node,
+                     struct failure *ret_failure)
+{
+    const struct devices *devices = &session_server(session)->devices;
+    const struct device *found = devices_find(devices, device);
+
+    *ret_node = -1;
+    if (device[0] != '\0' && found == NULL) {
+        return fail(ret_failure, STATUS_NO_DEVICE, "device", "there is no device \"%s\"", device);
+    }
+    if (found != NULL) {
+        *ret_node = worker_link_caps(found->link)->numa;
+    }
+    return 0;
+}
+
+static int create(struct session *session, uint32_t msgid, struct ring_link **ret_link,
+                  struct failure *ret_failure)
+{
+    struct server *server = session_server(session);
+    struct ring_link *link = calloc(1, sizeof(*link));
+
+    if (link == NULL || ring_create(&link->queues) < 0) {
+        free(link);
+        return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory or descriptors for a ring");
+    }
+    link->server = server;
+    link->session = session;
+    link->open_msgid = msgid;
+    link->doorbell_fd = link->client_fd = -1;
+    link->id = ++server->last_ring_id;
+    *ret_link = link;
+    return 0;
+}
+
+static void link_to_server(struct ring_link *link)
+{
+    struct server *server = link->server;
+
+    link->next = server->rings;
+    if (link->next != NULL) {
+        link->next->previous = link;
+    }
+    server->rings = link;
+}
+
+int ring_link_open(struct session *session, uint32_t msgid, const struct msg_ring_open *open,
+                   struct failure *ret_failure)
+{
+    struct server *server = session_server(session);
+    struct ring_link *link = NULL;
+    int32_t node = -1;
+    int r = check_count(session, ret_failure);
+
+    if (r == 0) {
+        r = find_node(session, open->device, &node, ret_failure);
+    }
+    if (r == 0) {
+        r = create(session, msgid, &link, ret_failure);
+    }
+    if (r < 0) {
+        return r;
+    }
+    r = ring_pool_lease(server->ring_pool, session_uid(session), open->size, node, on_data, link,
+                        &link->data, ret_failure);
+    if (r < 0) {
+        free_link(link);
+        return r;
+    }
+    link_to_server(link);
+    if (r == 0) {
+        complete_open(link);
+    }
+    return 0;
+}

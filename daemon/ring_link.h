@@ -1,0 +1,85 @@
+/*
+ * Ring link: the front end's side of one client's ring: its queues (proto/ring.h), its doorbell and
+ * the segment that its data lie in (ring_pool.h), which this process never maps.
+ *
+ *     OPENING   its segment is being made; ring.open waits for its answer
+ *     OPEN      descriptors are taken
+ *     CLOSING   none are: ring.close, the connection's end, or broken rules; what was accepted ends
+ *     (freed)   nothing that a device might still do concerns its data
+ *
+ * Descriptors are taken in the server's turn, at most RING_BUDGET of a ring.  A ring *sleeps* when
+ * there was nothing to take: then the client rings its doorbell, and an idle ring costs nothing.
+ *
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/ring_pool.h"
+#include "proto/message.h"
+#include "proto/ring.h"
+
+#include <uv.h>
+
+struct job;
+struct push;
+struct server;
+struct session;
+
+enum ring_link_state { RING_LINK_OPENING, RING_LINK_OPEN, RING_LINK_CLOSING };
+
+struct ring_link {
+    struct server *server;
+    struct session *session;           /* NULL: its connection is gone */
+    struct ring_link *next, *previous; /* of the server's */
+    struct ring_link *next_awake;
+    bool is_awake; /* in the server's list of rings to look at */
+
+    uint64_t id;
+    enum ring_link_state state;
+    uint32_t open_msgid;
+    bool has_close_msgid; /* ring.close waits for its answer */
+    uint32_t close_msgid;
+
+    struct ring *queues;
+    struct ring_lease *data;
+    uint64_t size;    /* of the data */
+    uint32_t segment; /* where workers find them */
+    int doorbell_fd;  /* our end */
+    int client_fd;    /* the client's, until ring.open is answered */
+    uv_poll_t doorbell_poll;
+    bool is_polled;
+    bool has_unpublished; /* completions the client cannot see yet */
+    bool is_broken;       /* its queues are not written to any more */
+    uint32_t n_taken;     /* descriptors without a completion */
+    uint32_t n_holds;     /* by pushes whose data lie here, and while it is worked on */
+};
+
+/*
+ * Make a ring; ring.open is answered now or later.  QUOTA, BUSY, TOO_BIG, NO_MEMORY as ring_pool.h
+ * has them, NO_DEVICE.
+ */
+int ring_link_open(struct session *session, uint32_t msgid, const struct msg_ring_open *open,
+                   struct failure *ret_failure);
+/* The connection's ring of this id that is OPEN; errors (NOT_YOURS, NOT_FOUND) name the field. */
+int ring_link_find(struct session *session, uint64_t id, const char *field,
+                   struct ring_link **ret_link, struct failure *ret_failure);
+/* Take no more; ring.close is answered when all is done. */
+void ring_link_close(struct ring_link *link, uint32_t msgid);
+/* The connection is gone, with all its rings. */
+void ring_link_orphan_all(struct session *session);
+
+/* Something needs it: a push whose data lie here, until it is answered.  The last one to let go of
+ * a CLOSING ring frees it. */
+void ring_link_hold(struct ring_link *link);
+void ring_link_let_go(struct ring_link *link);
+/* Answer a descriptor; dropped where the client has broken the ring or is gone. */
+void ring_link_complete(struct ring_link *link, const struct ring_completion *completion);
+
+/* ---- for the server's turn ------------------------------------------------------------------ */
+
+/* Take what awake rings have. */
+void ring_links_poll(struct server *server);
+/* Show clients what was completed, and wake those that sleep. */
+void ring_links_publish(struct server *server);
+/* Before the loop blocks: false if a ring has more. */
+bool ring_links_sleep(struct server *server);
