@@ -1,5 +1,5 @@
 /*
- * Worker link: starts workers, fits them with queues and memory, and watches them.
+ * Worker link: starts workers, watches them, and passes chunks to and fro.
  *
  * A `struct worker` is one generation.  It is freed when its pidfd has reported and libuv has let
  * go of its three handles.
@@ -8,8 +8,8 @@
 
 #include "daemon/child.h"
 #include "daemon/log.h"
+#include "daemon/worker_private.h"
 #include "proto/channel.h"
-#include "proto/queue.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -20,55 +20,8 @@
 #define BACKOFF_MOST_MS  10000
 #define STOP_PATIENCE_MS 1000
 #define DONE_BATCH       64
-#define ASK_AGAIN_MS     10
 
-enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
-
-struct worker {
-    struct worker_link *link;
-    enum worker_state state;
-    uint32_t generation;
-    pid_t pid;
-    int control_fd;
-    int pid_fd;
-    int doorbell_fd;
-    uv_poll_t control_poll;
-    uv_poll_t pid_poll;
-    uv_poll_t doorbell_poll;
-    unsigned n_handles; /* that libuv still holds */
-    struct queue *queue;
-    struct segment_mapper segments;
-    bool is_attached; /* to the table of segments */
-    bool is_asked;    /* for a segment, and has not answered */
-    uint32_t n_manifests;
-    struct worker_caps caps;
-    struct manifest_op *ops;
-    bool has_unpublished[PRIORITY_COUNT];
-    bool is_silent;                             /* DYING and did not say why: its exit will */
-    char reason[208];                           /* why it is DYING, for people */
-    void *chunks[PRIORITY_COUNT][WORK_ENTRIES]; /* what its places hold, by index */
-    struct worker *next;                        /* the link's list of dying workers */
-};
-
-struct worker_link {
-    struct worker_link_config config;
-    struct worker *current; /* NULL while a restart waits */
-    struct worker *dying;
-    uv_timer_t restart_timer;
-    uv_timer_t ask_timer; /* to ask for a segment again */
-    unsigned n_timers;    /* that libuv still holds */
-    uint32_t generation;
-    uint32_t backoff_ms;
-    bool is_closing;
-    uint64_t n_starts;
-    uint64_t n_deaths;
-    struct worker_caps caps; /* of the last worker that said HELLO */
-};
-
-static void ask_for_segment(struct worker *worker);
-static void become_ready(struct worker *worker);
 static void restart(struct worker_link *link);
-static void read_control(struct worker *worker);
 
 /* ---- lives ---------------------------------------------------------------------------------- */
 
@@ -92,8 +45,7 @@ static void on_handle_closed(uv_handle_t *handle)
     }
 }
 
-/* Watch a descriptor of the worker's; uv_close() comes before close(), see worker_free(). */
-static int worker_watch(struct worker *worker, uv_poll_t *poll, int fd, uv_poll_cb on_event)
+int worker_watch(struct worker *worker, uv_poll_t *poll, int fd, uv_poll_cb on_event)
 {
     int r = uv_poll_init(worker->link->config.loop, poll, fd);
 
@@ -123,8 +75,7 @@ static void worker_bury(struct worker *worker)
     }
 }
 
-/* The worker is gone or no longer trusted: no more work for it, and the next one starts. */
-static void worker_condemn(struct worker *worker, const char *reason)
+void worker_condemn(struct worker *worker, const char *reason)
 {
     struct worker_link *link = worker->link;
 
@@ -148,8 +99,7 @@ static void worker_condemn(struct worker *worker, const char *reason)
     restart(link);
 }
 
-/* It is ending and has not said why: its exit will. */
-static void worker_condemn_silent(struct worker *worker, const char *reason)
+void worker_condemn_silent(struct worker *worker, const char *reason)
 {
     worker->is_silent |= worker->state != WORKER_DYING;
     worker_condemn(worker, reason);
@@ -215,7 +165,7 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
     if (!child_has_ended(worker->pid_fd, words, sizeof(words))) {
         return;
     }
-    read_control(worker);
+    worker_read_control(worker);
     worker_condemn(worker, words);
     log_info("worker of %s (pid %d): %s", link->config.name, (int)worker->pid, words);
     if (worker->is_silent) {
@@ -233,18 +183,7 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
     worker_bury(worker);
 }
 
-/* ---- fitting -------------------------------------------------------------------------------- */
-
-/* To a worker that has ended, too: why it did is still to be read. */
-static int send_control(struct worker *worker, const struct control_message *message,
-                        const int *fds, uint32_t n_fds)
-{
-    int r = channel_send_packet(worker->control_fd, message, sizeof(*message), fds, n_fds);
-
-    return r == -EPIPE ? 0 : r;
-}
-
-static void on_doorbell(uv_poll_t *poll, int status, int events)
+void worker_on_doorbell(uv_poll_t *poll, int status, int events)
 {
     struct worker *worker = poll->data;
     bool is_closed = false;
@@ -254,268 +193,9 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
     channel_drain(worker->doorbell_fd, &is_closed);
     worker_link_poll(worker->link);
     if (is_closed) {
-        read_control(worker); /* why, if it said so: that was first, but may be seen second */
+        worker_read_control(
+            worker); /* why, if it said so: that was first, but may be seen second */
         worker_condemn_silent(worker, "its doorbell ended");
-    }
-}
-
-static void on_ask_timer(uv_timer_t *timer)
-{
-    struct worker_link *link = timer->data;
-
-    if (link->current != NULL) {
-        ask_for_segment(link->current);
-    }
-}
-
-/* 0, or -errno when the worker cannot be spoken to. */
-static int send_segment(struct worker *worker, enum segment_request request, uint32_t id)
-{
-    struct segments *segments = worker->link->config.segments;
-    int fd = segments_fd(segments, id);
-    struct control_message message = {
-        .type = request == SEGMENT_ADD ? CONTROL_SEGMENT_ADD : CONTROL_SEGMENT_DROP,
-        .abi = WORKER_ABI,
-        .segment = {.id = id, .size = segments_size(segments, id)},
-    };
-
-    return send_control(worker, &message, &fd, request == SEGMENT_ADD ? 1 : 0);
-}
-
-/* One segment at a time: the next is asked for when the last was answered. */
-static void ask_for_segment(struct worker *worker)
-{
-    struct worker_link *link = worker->link;
-    struct segments *segments = link->config.segments;
-    uint32_t id;
-
-    if (worker->is_asked || worker->state == WORKER_STARTING || worker->state == WORKER_DYING) {
-        return;
-    }
-    enum segment_request request = segments_next(segments, &worker->segments, &id);
-    if (request == SEGMENT_NOTHING) {
-        become_ready(worker);
-        return;
-    }
-    worker->is_asked = true;
-    int r = send_segment(worker, request, id);
-    if (r == -EAGAIN) { /* clients leave too many descriptors on their way: it will pass */
-        worker->is_asked = false;
-        segments_note_unasked(&worker->segments, id);
-        uv_timer_start(&link->ask_timer, on_ask_timer, ASK_AGAIN_MS, 0);
-    } else if (r < 0) {
-        worker_condemn(worker, "it did not take a segment");
-    }
-}
-
-static void on_segment_news(struct segment_mapper *mapper)
-{
-    ask_for_segment(CONTAINER_OF(mapper, struct worker, segments));
-}
-
-static int send_queues(struct worker *worker)
-{
-    struct worker_link *link = worker->link;
-    int doorbell[2];
-    struct control_message message = {
-        .type = CONTROL_QUEUES,
-        .abi = WORKER_ABI,
-        .queues = {.generation = worker->generation, .n_job_slots = LIMIT_JOB_SLOTS},
-    };
-    int r = queue_create(worker->generation, &worker->queue);
-
-    if (r < 0) {
-        return r;
-    }
-    r = channel_pair(true, doorbell);
-    if (r < 0) {
-        return r;
-    }
-    worker->doorbell_fd = doorbell[0];
-    int fds[] = {queue_fd(worker->queue), job_slots_fd(link->config.job_slots), doorbell[1]};
-    r = send_control(worker, &message, fds, ARRAY_SIZE(fds));
-    close(doorbell[1]);
-    if (r < 0) {
-        return r;
-    }
-    worker->state = WORKER_FITTING;
-    return worker_watch(worker, &worker->doorbell_poll, worker->doorbell_fd, on_doorbell);
-}
-
-/* Jobs refer to the ops of the first worker: every other must announce the same. */
-static bool has_same_ops(struct worker *worker)
-{
-    struct worker_ops *ops = worker->link->config.ops;
-
-    if (ops->all == NULL) {
-        ops->n = worker->caps.n_ops;
-        ops->all = STEAL(worker->ops);
-        return true;
-    }
-    return worker->caps.n_ops == ops->n &&
-           memcmp(worker->ops, ops->all, ops->n * sizeof(*ops->all)) == 0;
-}
-
-/* It has all that there is. */
-static void become_ready(struct worker *worker)
-{
-    struct worker_link *link = worker->link;
-
-    if (worker->state != WORKER_FITTING) {
-        return;
-    }
-    worker->state = WORKER_READY;
-    segments_set_takes_work(link->config.segments, &worker->segments, true);
-    log_info("worker of %s (pid %d) is ready: %s, %u ops", link->config.name, (int)worker->pid,
-             worker->caps.name, worker->caps.n_ops);
-    link->config.on_ready(link->config.owner);
-}
-
-/* ---- control messages ----------------------------------------------------------------------- */
-
-static const char *on_hello(struct worker *worker, const struct control_message *message)
-{
-    struct worker_link *link = worker->link;
-    const char *problem = NULL;
-
-    if (worker->state != WORKER_STARTING || worker->ops != NULL ||
-        message->hello.n_ops > WORKER_OPS_MAX || message->hello.n_ops == 0) {
-        return "it sent a bad HELLO";
-    }
-    worker->caps = message->hello;
-    worker->caps.backend[sizeof(worker->caps.backend) - 1] = '\0';
-    worker->caps.name[sizeof(worker->caps.name) - 1] = '\0';
-    worker->caps.uuid[sizeof(worker->caps.uuid) - 1] = '\0';
-    worker->ops = calloc(worker->caps.n_ops, sizeof(*worker->ops));
-    if (worker->ops == NULL) {
-        return "no memory for its ops";
-    }
-    if (link->caps.n_ops == 0) {
-        problem = link->config.on_hello(link->config.owner, &worker->caps);
-    } else if (strcmp(worker->caps.uuid, link->caps.uuid) != 0) {
-        problem = "it found another device in the place of its own";
-    }
-    if (problem == NULL) {
-        link->caps = worker->caps;
-    }
-    return problem;
-}
-
-static const char *on_manifest(struct worker *worker, const struct control_message *message)
-{
-    struct failure failure;
-
-    if (worker->state != WORKER_STARTING || worker->n_manifests >= worker->caps.n_ops ||
-        message->manifest.index != worker->n_manifests) {
-        return "it sent a manifest out of order";
-    }
-    worker->ops[worker->n_manifests] = message->manifest.op;
-    if (manifest_check(&worker->ops[worker->n_manifests], &failure) < 0) {
-        log_error("manifest of op %u: %s", worker->n_manifests, failure.message);
-        return "it sent a bad manifest";
-    }
-    worker->n_manifests++;
-    if (worker->n_manifests < worker->caps.n_ops) {
-        return NULL;
-    }
-    if (!has_same_ops(worker)) {
-        return "its ops are not those gpupiped started with: restart gpupiped";
-    }
-    if (send_queues(worker) < 0) {
-        return "it did not take its queues";
-    }
-    worker->segments.on_news = on_segment_news;
-    worker->is_attached = true;
-    segments_attach(worker->link->config.segments, &worker->segments);
-    ask_for_segment(worker);
-    return NULL;
-}
-
-/* Its answer to SEGMENT_ADD or SEGMENT_DROP. */
-static const char *on_segment(struct worker *worker, struct control_message *message, char *reason,
-                              size_t reason_size)
-{
-    struct segments *segments = worker->link->config.segments;
-    uint32_t id = message->segment.id;
-    bool is_right;
-
-    worker->is_asked = false;
-    if (message->type == CONTROL_SEGMENT_OK) {
-        is_right = segments_note_mapped(segments, &worker->segments, id);
-    } else if (message->type == CONTROL_SEGMENT_GONE) {
-        is_right = segments_note_gone(segments, &worker->segments, id);
-    } else {
-        char *words = message->segment_refused.failure.message;
-
-        words[sizeof(message->segment_refused.failure.message) - 1] = '\0';
-        snprintf(reason, reason_size, "%s", words);
-        if (!segments_note_refused(segments, &worker->segments, id, reason)) {
-            return reason;
-        }
-        is_right = true;
-    }
-    if (!is_right) {
-        return "it spoke of a segment that it was not asked for";
-    }
-    ask_for_segment(worker);
-    return NULL;
-}
-
-/* Returns NULL, or why the worker is to be condemned. */
-static const char *handle_control(struct worker *worker, struct control_message *message,
-                                  char *reason, size_t reason_size)
-{
-    if (message->abi != WORKER_ABI) {
-        return "it was built for another version of gpupiped";
-    }
-    switch (message->type) {
-    case CONTROL_HELLO:
-        return on_hello(worker, message);
-    case CONTROL_MANIFEST:
-        return on_manifest(worker, message);
-    case CONTROL_SEGMENT_OK:
-    case CONTROL_SEGMENT_REFUSED:
-    case CONTROL_SEGMENT_GONE:
-        return on_segment(worker, message, reason, reason_size);
-    case CONTROL_READY: /* its queues are mapped; segments are counted by themselves */
-    case CONTROL_PONG:
-        return NULL;
-    case CONTROL_FATAL:
-        message->fatal.message[sizeof(message->fatal.message) - 1] = '\0';
-        snprintf(reason, reason_size, "%s", message->fatal.message);
-        return reason;
-    default:
-        return "it sent an unknown control message";
-    }
-}
-
-/* Take what it has said, to its last words. */
-static void read_control(struct worker *worker)
-{
-    while (worker->state != WORKER_DYING) {
-        struct control_message message = {0};
-        char reason[sizeof(message.fatal.message)];
-        uint32_t n_fds = 0;
-        ssize_t size =
-            channel_receive_packet(worker->control_fd, &message, sizeof(message), NULL, &n_fds);
-        const char *problem = NULL;
-
-        if (size == -EAGAIN || size == -EINTR) {
-            return;
-        }
-        if (size == -ECONNRESET) {
-            continue; /* it left something unread; what it said comes behind this error */
-        }
-        if (size == 0) {
-            worker_condemn_silent(worker, "its socket ended");
-        } else if (size != sizeof(message)) {
-            problem = "it sent a malformed control message";
-        } else {
-            problem = handle_control(worker, &message, reason, sizeof(reason));
-        }
-        if (problem != NULL) {
-            worker_condemn(worker, problem);
-        }
     }
 }
 
@@ -523,7 +203,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
-    read_control(poll->data);
+    worker_read_control(poll->data);
 }
 
 /* ---- starting ------------------------------------------------------------------------------- */
