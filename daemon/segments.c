@@ -242,8 +242,9 @@ bool segments_note_refused(struct segments *segments, struct segment_mapper *map
         if (watch.on_failed == NULL) {
             return false;
         }
-        drop(segments, id);
+        segments->all[id].state = SEGMENT_DROPPING; /* told before it may be gone */
         watch.on_failed(watch.owner, id, reason);
+        drop(segments, id);
         return true;
     case SEGMENT_DROPPING:
         settle(segments, id);
