@@ -130,12 +130,15 @@ static pid_t find_worker(pid_t daemon)
     return worker;
 }
 
-static _Noreturn void become_daemon(const char *path, const char *socket_path, const char *backend)
+static _Noreturn void become_daemon(const struct bench_daemon *daemon, const char *path,
+                                    const char *backend)
 {
     const char *device = strcmp(backend, "cpu") == 0 ? "cpu0" : "0";
 
-    execl(path, path, "--socket", socket_path, "--backend", backend, "--devices", device,
-          "--log-level", "warning", NULL);
+    /* An older daemon, of bench_compare, has no rings. */
+    execl(path, path, "--socket", daemon->socket_path, "--backend", backend, "--devices", device,
+          "--log-level", "warning", daemon->ring_pool != NULL ? "--ring-pool" : NULL,
+          daemon->ring_pool, NULL);
     fprintf(stderr, "%s: %s\n", path, strerror(errno));
     _exit(127);
 }
@@ -156,7 +159,7 @@ void bench_daemon_start(struct bench_daemon *daemon, const char *path, const cha
     snprintf(daemon->socket_path, sizeof(daemon->socket_path), "%s/rpc.sock", daemon->folder);
     daemon->pid = bench_fork();
     if (daemon->pid == 0) {
-        become_daemon(path, daemon->socket_path, backend);
+        become_daemon(daemon, path, backend);
     }
     while (!answers(daemon->socket_path)) {
         if (waitpid(daemon->pid, NULL, WNOHANG) == daemon->pid ||

@@ -25,6 +25,7 @@ struct bench_daemon {
     char socket_path[96];
     pid_t pid;
     pid_t worker;
+    const char *ring_pool; /* for its --ring-pool, set beforehand; NULL: the default */
 };
 
 /* A program of this build, as "daemon/gpupiped". */

@@ -1,0 +1,212 @@
+/*
+ * Ring stream: ring.open and job.open over a connection, then descriptors.
+ */
+#include "tests/bench/ring_stream.h"
+
+#include "proto/channel.h"
+#include "proto/codec.h"
+#include "proto/util.h"
+#include "tests/bench/bench.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static void take_ring(struct ring_stream *stream, const struct rpc_message *message)
+{
+    struct failure failure;
+    int fds[3];
+
+    if (codec_unpack_ring_opened(&message->result, &stream->opened, &failure) < 0) {
+        bench_fail("ring.open: %s", failure.message);
+    }
+    if (!reader_take_fds(stream->connection.reader, fds, 3) ||
+        ring_attach(fds[0], &stream->queues) < 0) {
+        bench_fail("ring.open: no queues came");
+    }
+    stream->data = mmap(NULL, stream->opened.size, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_POPULATE, fds[1], 0);
+    if (stream->data == MAP_FAILED) {
+        bench_fail("ring.open: its data cannot be mapped");
+    }
+    stream->doorbell_fd = fds[2];
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void take_job(struct ring_stream *stream, const struct rpc_message *message)
+{
+    struct msg_job_opened opened;
+    struct failure failure;
+
+    if (codec_unpack_job_opened(&message->result, &opened, &failure) < 0) {
+        bench_fail("job.open: %s", failure.message);
+    }
+    *stream->to = (struct ring_stream_job){
+        .id = (uint32_t)opened.job,
+        .credit = opened.credit,
+        .in_record = opened.in_size[0],
+        .out_record = opened.out_size[0],
+    };
+}
+
+static int on_payload(void *owner, const struct guard *guard, const uint8_t *prefix, size_t size,
+                      struct reader_sink *ret_sink)
+{
+    (void)owner, (void)guard, (void)prefix, (void)size, (void)ret_sink;
+    bench_fail("the daemon sent data through the socket");
+}
+
+static int on_message(void *owner, const struct guard *guard, const uint8_t *head, size_t size)
+{
+    struct ring_stream *stream = owner;
+    struct rpc_message message;
+    struct failure failure;
+
+    (void)guard;
+    if (rpc_parse(head, size, &message, &failure) < 0) {
+        bench_fail("the daemon sent what is no message: %s", failure.message);
+    }
+    if (message.type != RPC_RESPONSE || message.error.type != MSGPACK_OBJECT_NIL) {
+        rpc_unpack_error(&message.error, &failure);
+        bench_fail("%s: %s", status_name(failure.status), failure.message);
+    }
+    if (stream->to == NULL) {
+        take_ring(stream, &message);
+    } else {
+        take_job(stream, &message);
+    }
+    stream->is_answered = true;
+    rpc_finish(&message);
+    return 0;
+}
+
+static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)
+{
+    (void)owner, (void)guard;
+    bench_fail("the daemon's bytes are out of step: %s", failure->message);
+}
+
+static const struct reader_callbacks callbacks = {
+    .on_payload = on_payload,
+    .on_message = on_message,
+    .on_broken = on_broken,
+};
+
+static void call(struct ring_stream *stream, msgpack_sbuffer *head, struct ring_stream_job *to)
+{
+    stream->to = to;
+    stream->is_answered = false;
+    connection_queue(&stream->connection, head, NULL, 0);
+    msgpack_sbuffer_destroy(head);
+    while (!stream->is_answered) {
+        connection_turn(&stream->connection);
+    }
+}
+
+void ring_stream_open(struct ring_stream *stream, const char *socket_path, uint64_t size)
+{
+    const struct msg_ring_open open = {.size = size};
+    msgpack_sbuffer head;
+    msgpack_packer packer;
+
+    *stream = (struct ring_stream){0};
+    connection_open(&stream->connection, socket_path, &callbacks, stream);
+    msgpack_sbuffer_init(&head);
+    msgpack_packer_init(&packer, &head, msgpack_sbuffer_write);
+    codec_pack_ring_open(&packer, ++stream->msgid, &open);
+    call(stream, &head, NULL);
+    stream->in = stream->data;
+    stream->out = stream->data + stream->opened.size / 2;
+}
+
+void ring_stream_close(struct ring_stream *stream)
+{
+    ring_destroy(stream->queues);
+    munmap(stream->data, stream->opened.size);
+    close(stream->doorbell_fd);
+    connection_close(&stream->connection);
+}
+
+void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
+                         enum priority priority, uint32_t window, struct ring_stream_job *ret_job)
+{
+    const struct msg_job_open open = {
+        .op = *op, .options = {.priority = priority, .window = window, .is_in_rings = true}};
+    msgpack_sbuffer head;
+    msgpack_packer packer;
+
+    msgpack_sbuffer_init(&head);
+    msgpack_packer_init(&packer, &head, msgpack_sbuffer_write);
+    codec_pack_job_open(&packer, ++stream->msgid, &open);
+    call(stream, &head, ret_job);
+}
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+static void submit(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                   size_t size)
+{
+    size_t out_at = at / job->in_record * job->out_record;
+    const struct ring_desc desc = {
+        .job = job->id,
+        .n_records = (uint32_t)(size / job->in_record),
+        .tag = at,
+        .in = {(uint32_t)((size_t)(stream->in - stream->data + (ptrdiff_t)at) / RING_ALIGN)},
+        .out = {(uint32_t)((size_t)(stream->out - stream->data + (ptrdiff_t)out_at) / RING_ALIGN)},
+    };
+
+    ring_submit(stream->queues, &desc);
+}
+
+static void show(struct ring_stream *stream)
+{
+    if (ring_submit_publish(stream->queues)) {
+        channel_ring(stream->doorbell_fd);
+    }
+}
+
+/* Waits for one at least; returns how many. */
+static uint32_t reap(struct ring_stream *stream)
+{
+    struct pollfd bell = {.fd = stream->doorbell_fd, .events = POLLIN};
+    struct ring_completion completions[16];
+    int n;
+
+    while ((n = ring_reap(stream->queues, completions, ARRAY_SIZE(completions))) == 0) {
+        if (ring_client_sleep(stream->queues)) {
+            poll(&bell, 1, -1);
+            channel_drain(stream->doorbell_fd, NULL);
+            ring_client_awake(stream->queues);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (completions[i].status != STATUS_OK) {
+            bench_fail("a push failed: %s", status_name(completions[i].status));
+        }
+    }
+    if (n < 0) {
+        bench_fail("the ring is broken");
+    }
+    return (uint32_t)n;
+}
+
+void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *job, size_t in_size,
+                     size_t push_size)
+{
+    size_t at = 0;
+    uint32_t n = 0;
+
+    while (at < in_size || n > 0) {
+        for (; at < in_size && n < job->credit; n++) {
+            size_t size = MIN(push_size, in_size - at);
+
+            submit(stream, job, at, size);
+            at += size;
+        }
+        show(stream);
+        n -= reap(stream);
+    }
+}
