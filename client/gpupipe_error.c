@@ -7,6 +7,7 @@
 #include "client/gpupipe_error.h"
 
 #include "client/gpupipe_connection.h"
+#include "proto/util.h"
 
 #include <string.h>
 
@@ -79,9 +80,9 @@ const struct gpupipe_error *gpupipe_last_error(const struct gpupipe *gpupipe)
 
 /* ---- structs that grow --------------------------------------------------------------------- */
 
-int error_check_size(size_t theirs_size, size_t ours_size, struct failure *ret_failure)
+int error_check_size(size_t theirs_size, size_t least_size, struct failure *ret_failure)
 {
-    if (theirs_size < ours_size || theirs_size > STRUCT_SIZE_MAX) {
+    if (theirs_size < least_size || theirs_size > STRUCT_SIZE_MAX) {
         return fail(ret_failure, STATUS_MISUSE, "size",
                     "a struct's size is not set; GPUPIPE_INIT() does that");
     }
@@ -89,10 +90,10 @@ int error_check_size(size_t theirs_size, size_t ours_size, struct failure *ret_f
 }
 
 int error_take_struct(void *ours, const void *theirs, size_t theirs_size, size_t ours_size,
-                      struct failure *ret_failure)
+                      size_t least_size, struct failure *ret_failure)
 {
     const unsigned char *bytes = theirs;
-    int rc = error_check_size(theirs_size, ours_size, ret_failure);
+    int rc = error_check_size(theirs_size, least_size, ret_failure);
 
     for (size_t i = ours_size; i < theirs_size && rc == 0; i++) {
         if (bytes[i] != 0) {
@@ -101,7 +102,8 @@ int error_take_struct(void *ours, const void *theirs, size_t theirs_size, size_t
         }
     }
     if (rc == 0) {
-        memcpy(ours, theirs, ours_size);
+        memset(ours, 0, ours_size);
+        memcpy(ours, theirs, MIN(theirs_size, ours_size));
     }
     return rc;
 }

@@ -28,11 +28,12 @@ int error_set(struct error *ret, const struct failure *failure);
 int error_record(struct gpupipe *gpupipe, int rc, const struct failure *failure);
 
 /*
- * Structs that grow: the caller's has theirs_size bytes, ours ours_size, and both start with their
- * size.  check: MISUSE where it was not set.  take: into ours; MISUSE also where members are in use
- * that this version does not know.  give: into a checked one of theirs, with zeros for the rest.
+ * Structs that grow: the caller's has theirs_size bytes, ours ours_size, the first version's
+ * least_size, and all start with their size.  check: MISUSE where it was not set.  take: into ours,
+ * with zeros for what theirs is too old to have; MISUSE also where members are in use that this
+ * version does not know.  give: into a checked one of theirs, with zeros for the rest.
  */
-int error_check_size(size_t theirs_size, size_t ours_size, struct failure *ret_failure);
+int error_check_size(size_t theirs_size, size_t least_size, struct failure *ret_failure);
 int error_take_struct(void *ours, const void *theirs, size_t theirs_size, size_t ours_size,
-                      struct failure *ret_failure);
+                      size_t least_size, struct failure *ret_failure);
 void error_give_struct(void *theirs, const void *ours, size_t theirs_size, size_t ours_size);

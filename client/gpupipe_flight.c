@@ -331,7 +331,7 @@ int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, ui
 
     while (rc >= 0 && n_taken < n) {
         rc = error_take_struct(&desc, (const char *)descs + n_taken * stride, stride, sizeof(desc),
-                               &failure);
+                               sizeof(desc), &failure);
         if (rc == 0) {
             rc = submit_one(gpupipe, &desc, &failure);
         }
@@ -462,7 +462,7 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
     struct gpupipe_desc mine;
     struct failure failure;
     struct msg_run msg;
-    int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), &failure);
+    int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), sizeof(mine), &failure);
 
     if (rc == 0 && ret_completion != NULL) {
         rc = error_check_size(ret_completion->size, sizeof(*ret_completion), &failure);

@@ -78,6 +78,8 @@ int job_take_op(const char *op, const struct gpupipe_value *values, uint32_t n_v
     return rc;
 }
 
+#define OPTS_LEAST sizeof(struct gpupipe_job_opts) /* the first version's; it has not grown */
+
 int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *ret_options,
                      struct failure *ret_failure)
 {
@@ -85,7 +87,7 @@ int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *re
     int rc = 0;
 
     if (opts != NULL) {
-        rc = error_take_struct(&mine, opts, opts->size, sizeof(mine), ret_failure);
+        rc = error_take_struct(&mine, opts, opts->size, sizeof(mine), OPTS_LEAST, ret_failure);
     }
     if (rc < 0) {
         return rc;
