@@ -5,8 +5,8 @@
  * makes them: its last byte has left (the writer refers to the caller's buffers until then), its
  * request was answered, and its result has arrived (or its request was refused, or the connection
  * lost).  Results are received straight into the caller's memory: `out` is the last key, so the
- * part of the message before a payload tells whose it is.  A run is the same without a job: the
- * answer of its request is its result.
+ * part of the message before a payload tells whose it is.  A run (gpupipe_run.c) is the same
+ * without a job: the answer of its request is its result.
  *
  * Lists of flights: each job's `flying`; then the connection's `landed`; then its `reaped`, which
  * only keeps what the last completions point to.
@@ -31,7 +31,7 @@ void flight_list_init(struct flight_list *list)
     list->last = &list->first;
 }
 
-static void append(struct flight_list *list, struct flight *flight)
+void flight_list_append(struct flight_list *list, struct flight *flight)
 {
     flight->next = NULL;
     *list->last = flight;
@@ -66,21 +66,21 @@ void flight_list_free(struct flight_list *list, const struct gpupipe_job *job)
 
 /* ---- the way back -------------------------------------------------------------------------- */
 
-static bool is_complete(const struct flight *flight)
+bool flight_is_complete(const struct flight *flight)
 {
     return flight->is_sent && flight->is_answered && flight->has_result;
 }
 
 static void land_if_complete(struct flight *flight)
 {
-    if (flight->job != NULL && is_complete(flight)) {
+    if (flight->job != NULL && flight_is_complete(flight)) {
         unlink_flight(&flight->job->flying, flight);
-        append(&flight->job->gpupipe->landed, flight);
+        flight_list_append(&flight->job->gpupipe->landed, flight);
     }
 }
 
 /* The first failure is what went wrong. */
-static void set_failure(struct flight *flight, const struct failure *failure)
+void flight_fail(struct flight *flight, const struct failure *failure)
 {
     if (!flight->answer.has_failure) {
         flight->answer.has_failure = true;
@@ -88,7 +88,7 @@ static void set_failure(struct flight *flight, const struct failure *failure)
     }
 }
 
-static void on_sent(void *arg, bool is_sent)
+void flight_on_sent(void *arg, bool is_sent)
 {
     struct flight *flight = arg;
 
@@ -108,7 +108,7 @@ static void on_push_answer(struct call *call, const msgpack_object *result,
     flight->is_answered = true;
     if (failure != NULL) {
         /* A job that had ended by then said in job.done why; the push only finds it gone. */
-        set_failure(flight, job->has_done && job->done.has_failure ? &job->done.failure : failure);
+        flight_fail(flight, job->has_done && job->done.has_failure ? &job->done.failure : failure);
         if (!flight->has_result) {
             flight->has_result = true;
             job->n_credits++;
@@ -117,25 +117,6 @@ static void on_push_answer(struct call *call, const msgpack_object *result,
         }
     }
     land_if_complete(flight);
-}
-
-static void on_run_answer(struct call *call, const msgpack_object *result,
-                          const struct failure *failure)
-{
-    struct flight *flight = CONTAINER_OF(call, struct flight, call);
-    struct failure unreadable;
-    struct msg_answer answer;
-
-    flight->is_answered = true;
-    if (failure != NULL) {
-        set_failure(flight, failure);
-        flight->has_result = true;
-    } else if (codec_unpack_run_result(result, &answer, &unreadable) < 0) {
-        set_failure(flight, &unreadable);
-        flight->has_result = true;
-    } else {
-        flight_on_result(flight, &answer);
-    }
 }
 
 void flight_on_result(struct flight *flight, const struct msg_answer *answer)
@@ -157,7 +138,7 @@ void flight_on_result(struct flight *flight, const struct msg_answer *answer)
 
 void flight_lose(struct flight *flight, const struct failure *failure)
 {
-    set_failure(flight, failure);
+    flight_fail(flight, failure);
     flight->has_result = true;
     land_if_complete(flight);
 }
@@ -171,7 +152,7 @@ int flight_on_payload(struct flight *flight, const struct guard *guard,
     if (output >= LIMIT_OUT || guard->payload_size > flight->out[output].size) {
         fail(&failure, STATUS_INTERNAL, "out", "output %u has %llu bytes, more than its room",
              output, (unsigned long long)guard->payload_size);
-        set_failure(flight, &failure);
+        flight_fail(flight, &failure);
         return -1;
     }
     flight->out_size[output] = guard->payload_size;
@@ -179,12 +160,6 @@ int flight_on_payload(struct flight *flight, const struct guard *guard,
     ret_sink->pieces[0] =
         (struct iovec){.iov_base = flight->out[output].data, .iov_len = guard->payload_size};
     return 0;
-}
-
-static int on_run_payload(struct call *call, const struct guard *guard,
-                          struct reader_sink *ret_sink)
-{
-    return flight_on_payload(CONTAINER_OF(call, struct flight, call), guard, ret_sink);
 }
 
 /* ---- what a caller hands over -------------------------------------------------------------- */
@@ -218,8 +193,8 @@ static int check_spans(const struct gpupipe_desc *desc, struct failure *ret_fail
 }
 
 /* A flight for this push; the counts that only its job can judge are left to the caller. */
-static int create_flight(const struct gpupipe_desc *desc, struct flight **ret_flight,
-                         struct failure *ret_failure)
+int flight_create(const struct gpupipe_desc *desc, struct flight **ret_flight,
+                  struct failure *ret_failure)
 {
     int rc = check_spans(desc, ret_failure);
     struct flight *flight;
@@ -286,8 +261,8 @@ static int post_push(struct flight *flight, const struct gpupipe_desc *desc,
 
     request_init(&request, job->gpupipe);
     codec_pack_job_push(&request.packer, request.msgid, &msg);
-    rc = connection_post(job->gpupipe, &request, &flight->call, desc->in, desc->n_in, on_sent,
-                         flight, ret_failure);
+    rc = connection_post(job->gpupipe, &request, &flight->call, desc->in, desc->n_in,
+                         flight_on_sent, flight, ret_failure);
     request_finish(&request);
     return rc;
 }
@@ -303,7 +278,7 @@ static int submit_one(struct gpupipe *gpupipe, const struct gpupipe_desc *desc,
     if (rc < 0 || job->n_credits == 0) {
         return rc;
     }
-    rc = create_flight(desc, &flight, ret_failure);
+    rc = flight_create(desc, &flight, ret_failure);
     if (rc < 0) {
         return rc;
     }
@@ -317,7 +292,7 @@ static int submit_one(struct gpupipe *gpupipe, const struct gpupipe_desc *desc,
     }
     job->next_seq++;
     job->n_credits--;
-    append(&job->flying, flight);
+    flight_list_append(&job->flying, flight);
     return 1;
 }
 
@@ -355,7 +330,7 @@ static const enum gpupipe_priority priorities[PRIORITY_COUNT] = {
     [PRIORITY_BULK] = GPUPIPE_BULK,
 };
 
-static void complete(struct flight *flight, struct gpupipe_completion *ret, size_t ret_size)
+void flight_complete(struct flight *flight, struct gpupipe_completion *ret, size_t ret_size)
 {
     const struct msg_answer *answer = &flight->answer;
     struct gpupipe_completion mine = {
@@ -402,88 +377,9 @@ int gpupipe_reap(struct gpupipe *gpupipe, struct gpupipe_completion *ret_complet
         struct flight *flight = gpupipe->landed.first;
 
         unlink_flight(&gpupipe->landed, flight);
-        append(&gpupipe->reaped, flight);
-        complete(flight, (void *)((char *)ret_completions + n * stride), stride);
+        flight_list_append(&gpupipe->reaped, flight);
+        flight_complete(flight, (void *)((char *)ret_completions + n * stride), stride);
         n++;
     }
     return (int)n;
-}
-
-/* ---- run ----------------------------------------------------------------------------------- */
-
-static int post_run(struct gpupipe *gpupipe, const struct msg_run *msg, struct flight *flight,
-                    const struct gpupipe_desc *desc, struct failure *ret_failure)
-{
-    struct request request;
-    int rc;
-
-    request_init(&request, gpupipe);
-    codec_pack_run(&request.packer, request.msgid, msg);
-    rc = connection_post(gpupipe, &request, &flight->call, desc->in, desc->n_in, on_sent, flight,
-                         ret_failure);
-    request_finish(&request);
-    return rc;
-}
-
-static int run(struct gpupipe *gpupipe, const struct msg_run *msg, const struct gpupipe_desc *desc,
-               struct flight **ret_flight, struct failure *ret_failure)
-{
-    _cleanup_(free_pointer) struct flight *flight = NULL;
-    struct failure loss;
-    int rc = create_flight(desc, &flight, ret_failure);
-
-    if (rc < 0) {
-        return rc;
-    }
-    flight->call.on_answer = on_run_answer;
-    flight->call.on_payload = on_run_payload;
-    rc = post_run(gpupipe, msg, flight, desc, ret_failure);
-    if (rc < 0) {
-        return rc;
-    }
-    while (!is_complete(flight)) {
-        /* A loss answers the call as well. */
-        (void)connection_turn(gpupipe, -1, CONNECTION_IGNORE_WAKES, &loss);
-    }
-    connection_announce(gpupipe);
-    if (flight->answer.has_failure) {
-        *ret_failure = flight->answer.failure;
-        return -(int)ret_failure->status;
-    }
-    *ret_flight = STEAL(flight);
-    return 0;
-}
-
-int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_value *values,
-                uint32_t n_values, const struct gpupipe_job_opts *opts,
-                const struct gpupipe_desc *desc, struct gpupipe_completion *ret_completion)
-{
-    struct flight *flight = NULL;
-    struct gpupipe_desc mine;
-    struct failure failure;
-    struct msg_run msg;
-    int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), sizeof(mine), &failure);
-
-    if (rc == 0 && ret_completion != NULL) {
-        rc = error_check_size(ret_completion->size, sizeof(*ret_completion), &failure);
-    }
-    if (rc == 0) {
-        rc = job_take_op(op, values, n_values, &msg.op, &failure);
-    }
-    if (rc == 0) {
-        rc = job_take_options(opts, &msg.options, &failure);
-    }
-    if (rc == 0) {
-        msg.n_data = mine.n_in;
-        rc = run(gpupipe, &msg, &mine, &flight, &failure);
-    }
-    if (rc < 0) {
-        return error_record(gpupipe, rc, &failure);
-    }
-    flight_list_free(&gpupipe->reaped, NULL);
-    append(&gpupipe->reaped, flight);
-    if (ret_completion != NULL) {
-        complete(flight, ret_completion, ret_completion->size);
-    }
-    return GPUPIPE_OK;
 }

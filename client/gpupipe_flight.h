@@ -29,6 +29,20 @@ void flight_list_init(struct flight_list *list);
 /* Frees those of this job; NULL: all. */
 void flight_list_free(struct flight_list *list, const struct gpupipe_job *job);
 
+void flight_list_append(struct flight_list *list, struct flight *flight);
+
+/* One for this push; the counts that only its job can judge are left to the caller. */
+int flight_create(const struct gpupipe_desc *desc, struct flight **ret_flight,
+                  struct failure *ret_failure);
+/* Its request has left, or never will (is_sent): as the writer's callback. */
+void flight_on_sent(void *arg, bool is_sent);
+/* Have all things happened that bring it back? */
+bool flight_is_complete(const struct flight *flight);
+/* The first failure is what went wrong. */
+void flight_fail(struct flight *flight, const struct failure *failure);
+/* What the caller gets to see of it. */
+void flight_complete(struct flight *flight, struct gpupipe_completion *ret, size_t ret_size);
+
 /* The place of a payload of this flight's result: as call.on_payload. */
 int flight_on_payload(struct flight *flight, const struct guard *guard,
                       struct reader_sink *ret_sink);
