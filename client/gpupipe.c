@@ -8,6 +8,7 @@
 #include "client/gpupipe_connection.h"
 #include "client/gpupipe_flight.h"
 #include "client/gpupipe_job.h"
+#include "client/gpupipe_ring.h"
 #include "client/json.h"
 #include "proto/codec.h"
 #include "proto/util.h"
@@ -51,6 +52,7 @@ void gpupipe_close(struct gpupipe *gpupipe)
         connection_lose(gpupipe, &failure);
     }
     job_destroy_all(gpupipe);
+    rings_destroy_all(gpupipe);
     flight_list_free(&gpupipe->landed, NULL);
     flight_list_free(&gpupipe->reaped, NULL);
     if (gpupipe->reader != NULL) {
@@ -61,6 +63,9 @@ void gpupipe_close(struct gpupipe *gpupipe)
     close_fd(&gpupipe->fd);
     free(gpupipe);
 }
+
+/* Waits that rings may satisfy before the socket is looked at; not tuned. */
+#define LOOKS_PER_TURN 16
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
@@ -86,12 +91,27 @@ static int64_t left_ns(uint64_t until_ns)
     return now < until_ns ? (int64_t)(until_ns - now) : 0;
 }
 
+/* Without a system call; but while rings keep a program busy the socket has its turn as well. */
+static void look_into_rings(struct gpupipe *gpupipe)
+{
+    struct failure failure;
+
+    if (gpupipe->rings == NULL || connection_check(gpupipe, &failure) < 0) {
+        return;
+    }
+    rings_take(gpupipe);
+    if (++gpupipe->n_looks % LOOKS_PER_TURN == 0) {
+        (void)connection_turn(gpupipe, 0, CONNECTION_IGNORE_WAKES, &failure);
+    }
+}
+
 int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns)
 {
     uint64_t until_ns = now_ns() + (uint64_t)MAX(timeout_ns, 0);
     struct failure failure;
     int rc = 1;
 
+    look_into_rings(gpupipe);
     while (!connection_has_news(gpupipe) && rc > 0) {
         rc = connection_turn(gpupipe, timeout_ns < 0 ? -1 : left_ns(until_ns),
                              CONNECTION_HEED_WAKES, &failure);

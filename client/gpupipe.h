@@ -40,8 +40,9 @@
 extern "C" {
 #endif
 
-struct gpupipe;     /* a connection */
-struct gpupipe_job; /* a streaming job on it */
+struct gpupipe;      /* a connection */
+struct gpupipe_job;  /* a streaming job on it */
+struct gpupipe_ring; /* memory that it shares with the daemon */
 
 #define GPUPIPE_IN_MAX  4 /* inputs of an op */
 #define GPUPIPE_OUT_MAX 2 /* outputs of an op */
@@ -116,8 +117,8 @@ const char *gpupipe_strerror(int status);
  */
 int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const char *program);
 
-/* Ends the connection and frees it with all its jobs, which the daemon cancels: buffers are the
- * caller's again.  NULL is fine. */
+/* Ends the connection and frees it with all its jobs, which the daemon cancels, and its rings:
+ * buffers are the caller's again, and memory of rings is gone.  NULL is fine. */
 void gpupipe_close(struct gpupipe *gpupipe);
 
 /*
@@ -202,7 +203,36 @@ struct gpupipe_job_opts {
     uint32_t window;   /* pushes under way at once, 1 to the limit "window"; 0: the default */
     uint64_t max_push; /* bytes of any one array of one push, to the limit "max_push"; 0: default */
     int is_unordered;  /* completions come as they are done, not in the order of submission */
+    struct gpupipe_ring *ring; /* where all arrays of all pushes lie; NULL: in any memory */
+
+    int no_ring; /* gpupipe_run(): send the data through the socket, whatever their size */
 };
+
+/* ---- rings --------------------------------------------------------------------------------- */
+
+/*
+ * A ring is memory that the daemon and its devices have mapped as well: the data of a job that is
+ * opened with opts.ring are written there by the program, used where they lie, and read there.
+ * Everything else is as with other memory, the end of gpupipe_submit() and gpupipe_reap() aside:
+ * with rings they need no system call.
+ *
+ * size: bytes for data, rounded up to a power of two; 0 is 64 MiB.  device: the one that will
+ * mostly use it, by its name in the daemon's device list; NULL: any.  Blocks.  BUSY: others have
+ * the memory now, try again after retry_ms.  QUOTA: this connection, or this user, has its share.
+ */
+int gpupipe_ring_open(struct gpupipe_ring **ret_ring, struct gpupipe *gpupipe, uint64_t size,
+                      const char *device);
+/* Blocks until the pushes in it are back (they may still be reaped).  Its memory is gone then, and
+ * jobs that were opened with it take no more pushes.  NULL is fine. */
+void gpupipe_ring_close(struct gpupipe_ring *ring);
+
+/*
+ * A piece of the ring's memory, at a multiple of 64 bytes, as every array must be; its contents are
+ * anything.  NULL: gpupipe_last_error() has why; BUSY means that no free piece is that large.
+ */
+void *gpupipe_ring_alloc(struct gpupipe_ring *ring, uint64_t size);
+/* In any order, but not while a push that uses it is under way.  NULL is fine. */
+void gpupipe_ring_free(struct gpupipe_ring *ring, void *data);
 
 /* ---- work ---------------------------------------------------------------------------------- */
 
@@ -252,7 +282,7 @@ struct gpupipe_completion {
     enum gpupipe_priority priority;
     const char *device;                  /* "cuda0"; of several, all: "cuda0,cuda1" */
     const char *backend;                 /* "cuda" or "cpu" */
-    const char *path;                    /* how the data went: "inline" */
+    const char *path;                    /* how the data went: "inline" or "ring" */
     const struct gpupipe_timing *timing; /* NULL unless it was asked for */
     const struct gpupipe_error *error;   /* NULL where the status is GPUPIPE_OK */
 };
@@ -281,7 +311,8 @@ int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, ui
 
 /*
  * Pushes of all jobs that are back, at most max of them.  Never blocks, and receives nothing by
- * itself.  The size of ret_completions[0] is to be set, and is that of all.  Returns how many.
+ * itself, but finds what is back in rings.  The size of ret_completions[0] is to be set, and is
+ * that of all.  Returns how many.
  */
 int gpupipe_reap(struct gpupipe *gpupipe, struct gpupipe_completion *ret_completions, uint32_t max);
 

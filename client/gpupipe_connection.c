@@ -20,6 +20,7 @@
 
 #include "client/gpupipe_flight.h"
 #include "client/gpupipe_job.h"
+#include "client/gpupipe_ring.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
@@ -293,44 +294,43 @@ static int lose_because(struct gpupipe *gpupipe, const char *what, struct failur
     return -(int)failure.status;
 }
 
-/* Wait; true if the socket is ready.  Wake-ups are taken here, and told of. */
-static bool await_socket(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,
-                         bool *ret_is_woken)
+struct readiness {
+    bool has_socket;
+    bool has_ring;
+    bool is_woken;
+};
+
+/* Wait.  Wake-ups and doorbells are taken here, and told of. */
+static struct readiness await(struct gpupipe *gpupipe, int64_t timeout_ns,
+                              enum connection_heed heed)
 {
     bool wants_to_write = !gpupipe->is_peer_gone && !writer_is_empty(gpupipe->writer);
     const struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
-    struct pollfd fds[] = {
+    struct pollfd fds[2 + LIMIT_RINGS] = {
         {.fd = gpupipe->fd, .events = wants_to_write ? POLLIN | POLLOUT : POLLIN},
         {.fd = heed == CONNECTION_HEED_WAKES ? gpupipe->wake_fd : -1, .events = POLLIN},
     };
+    uint32_t n_rings = rings_poll(gpupipe, fds + 2);
+    struct readiness ready = {0};
     uint64_t n_wakes;
 
-    if (ppoll(fds, ARRAY_SIZE(fds), timeout_ns < 0 ? NULL : &timeout, NULL) <= 0) {
-        return false;
+    if (ppoll(fds, 2 + n_rings, timeout_ns < 0 ? NULL : &timeout, NULL) <= 0) {
+        return ready;
     }
     if (fds[1].revents != 0) {
         (void)!read(gpupipe->wake_fd, &n_wakes, sizeof(n_wakes));
-        *ret_is_woken = true;
+        ready.is_woken = true;
     }
-    return fds[0].revents != 0;
+    ready.has_ring = rings_heed(gpupipe, fds + 2);
+    ready.has_socket = fds[0].revents != 0;
+    return ready;
 }
 
-int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,
-                    struct failure *ret_failure)
+/* Take in what the socket has. */
+static int receive(struct gpupipe *gpupipe, struct failure *ret_failure)
 {
-    int outcome = connection_check(gpupipe, ret_failure);
-    bool is_woken = false;
+    int outcome = reader_read(gpupipe->reader, gpupipe->fd, TURN_SIZE);
 
-    if (outcome < 0) {
-        return outcome;
-    }
-    send_waiting(gpupipe);
-    if (!await_socket(gpupipe, timeout_ns, heed, &is_woken)) {
-        arm(gpupipe);
-        return 0;
-    }
-    send_waiting(gpupipe);
-    outcome = reader_read(gpupipe->reader, gpupipe->fd, TURN_SIZE);
     if (outcome == READER_EOF || outcome == -ECONNRESET) {
         return lose_because(gpupipe, "the daemon closed the connection", ret_failure);
     }
@@ -340,8 +340,29 @@ int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection
     if (outcome < 0) {
         return lose_because(gpupipe, strerror(-outcome), ret_failure);
     }
+    return 0;
+}
+
+int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,
+                    struct failure *ret_failure)
+{
+    int outcome = connection_check(gpupipe, ret_failure);
+    struct readiness ready;
+
+    if (outcome < 0) {
+        return outcome;
+    }
+    send_waiting(gpupipe);
+    ready = await(gpupipe, timeout_ns, heed);
+    if (ready.has_socket) {
+        send_waiting(gpupipe);
+        outcome = receive(gpupipe, ret_failure);
+        if (outcome < 0) {
+            return outcome;
+        }
+    }
     arm(gpupipe);
-    return is_woken ? 0 : 1;
+    return (ready.has_socket || ready.has_ring) && !ready.is_woken ? 1 : 0;
 }
 
 bool connection_has_news(const struct gpupipe *gpupipe)
@@ -471,6 +492,9 @@ void connection_lose(struct gpupipe *gpupipe, const struct failure *failure)
 
         gpupipe->calls = call->next;
         call->on_answer(call, NULL, failure);
+    }
+    if (connection_is_ours(gpupipe)) {
+        rings_on_loss(gpupipe);
     }
     job_on_loss(gpupipe);
     /* What is polled is ready from now on. */

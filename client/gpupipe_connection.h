@@ -38,7 +38,7 @@ struct flight_list {
 struct gpupipe {
     int fd;
     int wake_fd;
-    int epoll_fd;        /* holds both, for the program's poll() */
+    int epoll_fd;        /* holds both and all doorbells, for the program's poll() */
     pid_t owner;         /* the process that opened it */
     bool wants_to_write; /* what epoll_fd waits for now */
     bool is_peer_gone;   /* writing failed; what the daemon said before is still read */
@@ -52,6 +52,8 @@ struct gpupipe {
     uint32_t next_msgid;
     struct call *calls;
     struct gpupipe_job *jobs;
+    struct gpupipe_ring *rings;
+    uint32_t n_looks;          /* into rings, by gpupipe_wait() */
     struct flight_list landed; /* pushes to be reaped, of all jobs */
     struct flight_list reaped; /* what the last gpupipe_reap() gave out points into them */
     struct search search;
@@ -110,8 +112,8 @@ int connection_ask(
 
 /*
  * One turn: wait at most timeout_ns (negative: for ever) for the socket, and, if the turn heeds
- * wakes, for gpupipe_wake(); then send and receive.  Returns 1 if the socket was ready, 0 if not or
- * if there was a wake-up as well, or a negative status if the connection is lost.
+ * wakes, for gpupipe_wake(), or a ring; then send and receive.  Returns 1 if either was ready, 0 if
+ * not or if there was a wake-up as well, or a negative status if the connection is lost.
  */
 enum connection_heed { CONNECTION_IGNORE_WAKES, CONNECTION_HEED_WAKES };
 int connection_turn(struct gpupipe *gpupipe, int64_t timeout_ns, enum connection_heed heed,

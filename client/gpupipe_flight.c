@@ -8,6 +8,8 @@
  * part of the message before a payload tells whose it is.  A run (gpupipe_run.c) is the same
  * without a job: the answer of its request is its result.
  *
+ * A push in a ring (gpupipe_ring.c) has no message: its completion is all that has to happen.
+ *
  * Lists of flights: each job's `flying`; then the connection's `landed`; then its `reaped`, which
  * only keeps what the last completions point to.
  *
@@ -15,7 +17,9 @@
  */
 #include "client/gpupipe_flight.h"
 
+#include "client/gpupipe_describe.h"
 #include "client/gpupipe_job.h"
+#include "client/gpupipe_ring.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
@@ -76,6 +80,9 @@ static void land_if_complete(struct flight *flight)
     if (flight->job != NULL && flight_is_complete(flight)) {
         unlink_flight(&flight->job->flying, flight);
         flight_list_append(&flight->job->gpupipe->landed, flight);
+        if (flight->is_in_ring) {
+            job_on_ring_push_back(flight->job);
+        }
     }
 }
 
@@ -164,11 +171,9 @@ int flight_on_payload(struct flight *flight, const struct guard *guard,
 
 /* ---- what a caller hands over -------------------------------------------------------------- */
 
-/* Memory that the library could not use, or a message that the daemon could not take. */
+/* Memory that the library could not use. */
 static int check_spans(const struct gpupipe_desc *desc, struct failure *ret_failure)
 {
-    uint64_t left = LIMIT_FRAME - LIMIT_HEAD;
-
     if (desc->n_in > LIMIT_IN || desc->n_out > LIMIT_OUT) {
         return fail(ret_failure, STATUS_MISUSE, NULL, "%u inputs and %u outputs: no op has those",
                     desc->n_in, desc->n_out);
@@ -177,12 +182,6 @@ static int check_spans(const struct gpupipe_desc *desc, struct failure *ret_fail
         if (desc->in[i].data == NULL && desc->in[i].size > 0) {
             return fail(ret_failure, STATUS_MISUSE, "in", "input %u has bytes, and no address", i);
         }
-        if (desc->in[i].size > left) {
-            return fail(ret_failure, STATUS_TOO_BIG, "in",
-                        "more than %d bytes of inputs: use a job, and smaller pushes",
-                        LIMIT_FRAME - LIMIT_HEAD);
-        }
-        left -= desc->in[i].size;
     }
     for (uint32_t i = 0; i < desc->n_out; i++) {
         if (desc->out[i].data == NULL && desc->out[i].size > 0) {
@@ -193,6 +192,21 @@ static int check_spans(const struct gpupipe_desc *desc, struct failure *ret_fail
 }
 
 /* A flight for this push; the counts that only its job can judge are left to the caller. */
+int flight_check_frame(const struct gpupipe_desc *desc, struct failure *ret_failure)
+{
+    uint64_t left = LIMIT_FRAME - LIMIT_HEAD;
+
+    for (uint32_t i = 0; i < desc->n_in && i < LIMIT_IN; i++) {
+        if (desc->in[i].size > left) {
+            return fail(ret_failure, STATUS_TOO_BIG, "in",
+                        "more than %d bytes of inputs: use a job, and smaller pushes",
+                        LIMIT_FRAME - LIMIT_HEAD);
+        }
+        left -= desc->in[i].size;
+    }
+    return 0;
+}
+
 int flight_create(const struct gpupipe_desc *desc, struct flight **ret_flight,
                   struct failure *ret_failure)
 {
@@ -231,6 +245,9 @@ static int check_push(const struct gpupipe *gpupipe, const struct gpupipe_desc *
     if (job->is_ended || job->has_done) {
         return fail(ret_failure, STATUS_SEQ, "job", "the job's input has ended");
     }
+    if (job->is_in_ring && (job->ring == NULL || job->ring->is_closed)) {
+        return job_refuse_ring(job, ret_failure);
+    }
     if (desc->n_in != job->shape.n_in) {
         return fail(ret_failure, STATUS_MISUSE, "n_in", "the op has %u inputs, the push %u",
                     job->shape.n_in, desc->n_in);
@@ -267,30 +284,69 @@ static int post_push(struct flight *flight, const struct gpupipe_desc *desc,
     return rc;
 }
 
+/* Through the socket; the daemon counts on pushes in the order of their numbers. */
+static int submit_as_message(struct flight *flight, const struct gpupipe_desc *desc,
+                             struct failure *ret_failure)
+{
+    struct gpupipe_job *job = flight->job;
+    int rc = flight_check_frame(desc, ret_failure);
+
+    flight->call.on_answer = on_push_answer;
+    flight->seq = job->next_seq;
+    if (rc == 0) {
+        rc = post_push(flight, desc, ret_failure);
+    }
+    if (rc == 0) {
+        job->next_seq++;
+    }
+    return rc;
+}
+
+static void submit_in_ring(struct flight *flight, const struct gpupipe_desc *desc,
+                           struct ring_desc *ring_desc)
+{
+    /* No message leaves, and none is answered. */
+    flight->is_sent = flight->is_answered = flight->is_in_ring = true;
+    describe_pad(flight->job, desc);
+    rings_submit(flight->job->ring, flight, ring_desc);
+    flight->job->n_in_ring++;
+}
+
+/* Has the job room for one more?  Where it is in a ring, as that has it, too. */
+static bool has_room(const struct gpupipe_job *job)
+{
+    return job->n_credits > 0 && (!job->is_in_ring || rings_room(job->ring) > 0);
+}
+
 /* 1: taken, 0: the job's window is full, or a negative status. */
 static int submit_one(struct gpupipe *gpupipe, const struct gpupipe_desc *desc,
                       struct failure *ret_failure)
 {
     struct gpupipe_job *job = desc->job;
+    struct ring_desc ring_desc;
     struct flight *flight;
     int rc = check_push(gpupipe, desc, ret_failure);
 
-    if (rc < 0 || job->n_credits == 0) {
+    if (rc == 0 && job->is_in_ring) {
+        rc = describe_push(job, desc, &ring_desc, ret_failure);
+    }
+    if (rc < 0 || !has_room(job)) {
         return rc;
     }
     rc = flight_create(desc, &flight, ret_failure);
     if (rc < 0) {
         return rc;
     }
-    flight->call.on_answer = on_push_answer;
     flight->job = job;
-    flight->seq = job->next_seq;
-    rc = post_push(flight, desc, ret_failure);
+    if (job->is_in_ring) {
+        submit_in_ring(flight, desc, &ring_desc);
+    } else {
+        rc = submit_as_message(flight, desc, ret_failure);
+    }
     if (rc < 0) {
         free(flight);
         return rc;
     }
-    job->next_seq++;
     job->n_credits--;
     flight_list_append(&job->flying, flight);
     return 1;
@@ -318,6 +374,7 @@ int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, ui
     if (n_taken == 0) {
         return error_record(gpupipe, rc, &failure);
     }
+    rings_publish(gpupipe);
     connection_flush(gpupipe);
     return (int)n_taken;
 }
@@ -357,6 +414,17 @@ void flight_complete(struct flight *flight, struct gpupipe_completion *ret, size
     error_give_struct(ret, &mine, ret_size, sizeof(mine));
 }
 
+/* Into the rings.  A job that ends meanwhile is news, which a program may be about to poll for. */
+static void look_for_more(struct gpupipe *gpupipe)
+{
+    bool had_ended_job = gpupipe->has_ended_job;
+
+    rings_take(gpupipe);
+    if (gpupipe->has_ended_job && !had_ended_job) {
+        gpupipe_wake(gpupipe);
+    }
+}
+
 int gpupipe_reap(struct gpupipe *gpupipe, struct gpupipe_completion *ret_completions, uint32_t max)
 {
     size_t stride = max == 0 ? sizeof(*ret_completions) : ret_completions[0].size;
@@ -371,6 +439,9 @@ int gpupipe_reap(struct gpupipe *gpupipe, struct gpupipe_completion *ret_complet
     rc = error_check_size(stride, sizeof(*ret_completions), &failure);
     if (rc < 0) {
         return error_record(gpupipe, rc, &failure);
+    }
+    if (!gpupipe->is_lost) {
+        look_for_more(gpupipe);
     }
     flight_list_free(&gpupipe->reaped, NULL);
     while (n < max && gpupipe->landed.first != NULL) {

@@ -23,6 +23,9 @@ struct flight {
     struct msg_answer answer;
     struct error error; /* once landed: answer.failure */
     struct gpupipe_timing timing;
+    bool is_in_ring;
+    uint64_t ring_tag; /* names it in its ring's queues */
+    uint32_t devices;  /* the set of those that it ran on, where it is in a ring */
 };
 
 void flight_list_init(struct flight_list *list);
@@ -34,6 +37,8 @@ void flight_list_append(struct flight_list *list, struct flight *flight);
 /* One for this push; the counts that only its job can judge are left to the caller. */
 int flight_create(const struct gpupipe_desc *desc, struct flight **ret_flight,
                   struct failure *ret_failure);
+/* Does it fit a message? */
+int flight_check_frame(const struct gpupipe_desc *desc, struct failure *ret_failure);
 /* Its request has left, or never will (is_sent): as the writer's callback. */
 void flight_on_sent(void *arg, bool is_sent);
 /* Have all things happened that bring it back? */

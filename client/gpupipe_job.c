@@ -9,6 +9,7 @@
 #include "client/gpupipe_job.h"
 
 #include "client/gpupipe_flight.h"
+#include "client/gpupipe_ring.h"
 #include "proto/codec.h"
 #include "proto/util.h"
 
@@ -78,10 +79,10 @@ int job_take_op(const char *op, const struct gpupipe_value *values, uint32_t n_v
     return rc;
 }
 
-#define OPTS_LEAST sizeof(struct gpupipe_job_opts) /* the first version's; it has not grown */
+#define OPTS_LEAST offsetof(struct gpupipe_job_opts, ring) /* the first version's */
 
 int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *ret_options,
-                     struct failure *ret_failure)
+                     struct job_route *ret_route, struct failure *ret_failure)
 {
     struct gpupipe_job_opts mine = {.size = sizeof(mine)};
     int rc = 0;
@@ -117,6 +118,7 @@ int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *re
     if (!take_name(ret_options->device, sizeof(ret_options->device), mine.device)) {
         return fail(ret_failure, STATUS_NO_DEVICE, "device", "no device has a name that long");
     }
+    *ret_route = (struct job_route){.ring = mine.ring, .is_ring_forbidden = mine.no_ring != 0};
     return 0;
 }
 
@@ -145,7 +147,7 @@ static struct flight *find_flight(struct gpupipe *gpupipe, uint64_t id, uint64_t
     struct gpupipe_job *job = find_job(gpupipe, id);
     struct flight *flight = job == NULL ? NULL : job->flying.first;
 
-    while (flight != NULL && (flight->seq != seq || flight->has_result)) {
+    while (flight != NULL && (flight->seq != seq || flight->has_result || flight->is_in_ring)) {
         flight = flight->next;
     }
     return flight;
@@ -195,6 +197,20 @@ int job_on_payload(struct gpupipe *gpupipe, const struct rpc_message *message,
     return -1;
 }
 
+/* A job is over for its caller when its pushes are back as well: those in a ring and job.done take
+ * different ways. */
+static bool is_over(const struct gpupipe_job *job)
+{
+    return job->has_done && job->n_in_ring == 0;
+}
+
+static void note_if_over(struct gpupipe_job *job)
+{
+    if (is_over(job)) {
+        job->gpupipe->has_ended_job = true;
+    }
+}
+
 static void end_with(struct gpupipe_job *job, const struct msg_job_done *done)
 {
     struct failure cancelled;
@@ -203,8 +219,8 @@ static void end_with(struct gpupipe_job *job, const struct msg_job_done *done)
         return;
     }
     job->has_done = true;
-    job->gpupipe->has_ended_job = true;
     job->done = *done;
+    note_if_over(job);
     if (done->has_failure) {
         error_set(&job->error, &done->failure);
     } else if (done->state != JOB_DONE) {
@@ -230,6 +246,7 @@ void job_on_notification(struct gpupipe *gpupipe, const struct rpc_message *mess
 {
     struct msg_answer answer;
     struct msg_job_done done;
+    struct msg_ring_closed closed;
 
     if (is_named(message, NOTIFY_JOB_RESULT)) {
         if (codec_unpack_job_result(&message->params, &answer, &gpupipe->stray) == 0) {
@@ -246,6 +263,10 @@ void job_on_notification(struct gpupipe *gpupipe, const struct rpc_message *mess
             if (job != NULL) {
                 end_with(job, &done);
             }
+        }
+    } else if (is_named(message, NOTIFY_RING_CLOSED)) {
+        if (codec_unpack_ring_closed(&message->params, &closed, &gpupipe->stray) == 0) {
+            rings_on_closed(gpupipe, &closed);
         }
     }
 }
@@ -322,6 +343,7 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
         return rc;
     }
     job->gpupipe = gpupipe;
+    job->tail = msg->options.tail;
     job->n_credits = job->shape.credit;
     flight_list_init(&job->flying);
     job->close = (struct errand){.call.on_answer = on_errand_answer, .job = job};
@@ -332,19 +354,94 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
     return 0;
 }
 
+static int take_shape(const msgpack_object *result, void *ret, struct failure *ret_failure)
+{
+    _cleanup_(free_pointer) struct manifest_op *ops = NULL;
+    struct gpupipe_job *shape = ret;
+    uint32_t n_ops;
+    int rc = codec_unpack_op_list_result(result, &ops, &n_ops, ret_failure);
+
+    if (rc == 0 && n_ops != 1) {
+        return fail(ret_failure, STATUS_UNKNOWN_OP, "op", "no such op");
+    }
+    if (rc == 0) {
+        shape->is_reduce = ops[0].kind == OP_REDUCE;
+        shape->varying = manifest_varying(&ops[0]);
+    }
+    return rc;
+}
+
+/* What job.open does not tell, and a descriptor must be written with. */
+static int ask_shape(struct gpupipe *gpupipe, const char *op, struct gpupipe_job *ret_shape,
+                     struct failure *ret_failure)
+{
+    struct msg_op_list msg = {0};
+    struct request request;
+    int rc;
+
+    snprintf(msg.name, sizeof(msg.name), "%s", op);
+    request_init(&request, gpupipe);
+    codec_pack_op_list(&request.packer, request.msgid, &msg);
+    rc = connection_call(gpupipe, &request, NULL, take_shape, ret_shape, ret_failure);
+    request_finish(&request);
+    return rc;
+}
+
+int job_open_in_ring(struct gpupipe *gpupipe, const struct msg_job_open *msg,
+                     struct gpupipe_ring *ring, struct gpupipe_job **ret_job,
+                     struct failure *ret_failure)
+{
+    struct gpupipe_job shape;
+    struct gpupipe_job *job;
+    int rc = ask_shape(gpupipe, msg->op.name, &shape, ret_failure);
+
+    if (rc == 0) {
+        rc = job_open(gpupipe, msg, &job, ret_failure);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    job->is_in_ring = true;
+    job->ring = ring;
+    job->is_reduce = shape.is_reduce;
+    job->varying = shape.varying;
+    *ret_job = job;
+    return 0;
+}
+
+static int check_ring(const struct gpupipe *gpupipe, const struct gpupipe_ring *ring,
+                      struct failure *ret_failure)
+{
+    if (ring->gpupipe != gpupipe) {
+        return fail(ret_failure, STATUS_MISUSE, "ring", "the ring is another connection's");
+    }
+    if (ring->is_closed) {
+        *ret_failure = ring->failure;
+        return -(int)ring->failure.status;
+    }
+    return 0;
+}
+
 int gpupipe_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe, const char *op,
                      const struct gpupipe_value *values, uint32_t n_values,
                      const struct gpupipe_job_opts *opts)
 {
+    struct job_route route;
     struct msg_job_open msg;
     struct failure failure;
     int rc = job_take_op(op, values, n_values, &msg.op, &failure);
 
     if (rc == 0) {
-        rc = job_take_options(opts, &msg.options, &failure);
+        rc = job_take_options(opts, &msg.options, &route, &failure);
     }
-    if (rc == 0) {
+    if (rc == 0 && route.ring == NULL) {
         rc = job_open(gpupipe, &msg, ret_job, &failure);
+    } else if (rc == 0) {
+        rc = check_ring(gpupipe, route.ring, &failure);
+        msg.options.is_in_rings = true;
+        if (rc == 0) {
+            rc = job_open_in_ring(gpupipe, &msg, route.ring, ret_job, &failure);
+        }
     }
     return error_record(gpupipe, rc, &failure);
 }
@@ -393,14 +490,63 @@ static int send_errand(struct gpupipe_job *job, struct errand *errand, enum meth
     return error_record(job->gpupipe, rc, &failure);
 }
 
+/*
+ * job.close goes another way than descriptors, and could arrive before them: it waits until they
+ * are back.
+ */
 int gpupipe_job_end(struct gpupipe_job *job)
 {
-    return job->is_ended ? 0 : send_errand(job, &job->close, METHOD_JOB_CLOSE);
+    struct failure failure;
+
+    if (job->is_ended) {
+        return 0;
+    }
+    if (job->n_in_ring > 0 && connection_check(job->gpupipe, &failure) == 0) {
+        job->is_ended = job->wants_close = true;
+        return 0;
+    }
+    return send_errand(job, &job->close, METHOD_JOB_CLOSE);
 }
 
 int gpupipe_job_cancel(struct gpupipe_job *job)
 {
+    job->wants_close = false;
     return send_errand(job, &job->cancel, METHOD_JOB_CANCEL);
+}
+
+/* ---- rings --------------------------------------------------------------------------------- */
+
+void job_on_ring_push_back(struct gpupipe_job *job)
+{
+    job->n_in_ring--;
+    if (job->n_in_ring > 0) {
+        return;
+    }
+    if (job->wants_close && !job->gpupipe->is_lost) {
+        job->wants_close = false;
+        if (send_errand(job, &job->close, METHOD_JOB_CLOSE) < 0) {
+            end_with_failure(job, &job->gpupipe->error.failure);
+        }
+    }
+    note_if_over(job);
+}
+
+void job_forget_ring(struct gpupipe *gpupipe, const struct gpupipe_ring *ring)
+{
+    for (struct gpupipe_job *job = gpupipe->jobs; job != NULL; job = job->next) {
+        if (job->ring == ring) {
+            job->ring = NULL;
+        }
+    }
+}
+
+int job_refuse_ring(const struct gpupipe_job *job, struct failure *ret_failure)
+{
+    if (job->ring == NULL) {
+        return fail(ret_failure, STATUS_MISUSE, "ring", "the job's ring was closed");
+    }
+    *ret_failure = job->ring->failure;
+    return -(int)ret_failure->status;
 }
 
 /* ---- query --------------------------------------------------------------------------------- */
@@ -456,7 +602,7 @@ int gpupipe_job_result(struct gpupipe_job *job, struct gpupipe_outcome *ret_outc
     if (rc < 0) {
         return error_record(job->gpupipe, rc, &failure);
     }
-    if (!job->has_done) {
+    if (!is_over(job)) {
         return 0;
     }
     if (job->error.shown.status != GPUPIPE_OK) {

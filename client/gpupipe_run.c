@@ -54,6 +54,9 @@ static int run(struct gpupipe *gpupipe, const struct msg_run *msg, const struct 
     struct failure loss;
     int rc = flight_create(desc, &flight, ret_failure);
 
+    if (rc == 0) {
+        rc = flight_check_frame(desc, ret_failure);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -83,6 +86,7 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
     struct flight *flight = NULL;
     struct gpupipe_desc mine;
     struct failure failure;
+    struct job_route route;
     struct msg_run msg;
     int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), sizeof(mine), &failure);
 
@@ -93,7 +97,7 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
         rc = job_take_op(op, values, n_values, &msg.op, &failure);
     }
     if (rc == 0) {
-        rc = job_take_options(opts, &msg.options, &failure);
+        rc = job_take_options(opts, &msg.options, &route, &failure);
     }
     if (rc == 0) {
         msg.n_data = mine.n_in;

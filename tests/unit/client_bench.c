@@ -15,11 +15,13 @@ struct fake_script script;
 pid_t server_pid;
 struct gpupipe *gpupipe;
 struct gpupipe_job *job;
+struct gpupipe_ring *ring;
 
 void end_connection(void *arg)
 {
     (void)arg;
     gpupipe_close(STEAL(gpupipe));
+    ring = NULL;
     if (server_pid != 0) {
         fake_server_end(server_pid);
         server_pid = 0;
@@ -49,6 +51,28 @@ void open_job(void)
     }
 }
 
+int open_ring(void)
+{
+    return gpupipe_ring_open(&ring, gpupipe, (uint64_t)4 << 20, NULL);
+}
+
+int open_job_with(const struct gpupipe_job_opts *opts)
+{
+    return gpupipe_job_open(&job, gpupipe, "fake", NULL, 0, opts);
+}
+
+void open_job_in_ring(uint64_t most_records)
+{
+    struct gpupipe_job_opts opts;
+
+    GPUPIPE_INIT(&opts);
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(open_ring(), 0);
+    opts.ring = ring;
+    CHECK_EQ(open_job_with(&opts), 0);
+    prepare_works(most_records);
+}
+
 bool is_readable(void)
 {
     return poll(&(struct pollfd){gpupipe_get_fd(gpupipe), POLLIN, 0}, 1, 0) == 1;
@@ -72,18 +96,29 @@ void free_works(void *arg)
     (void)arg;
     /* Registered before the connection: undone after it, which gives the buffers back. */
     for (int i = 0; i < N_PUSHES; i++) {
-        free(works[i].in);
-        free(works[i].out);
+        if (!works[i].is_in_ring) {
+            free(works[i].in);
+            free(works[i].out);
+        }
     }
     memset(works, 0, sizeof(works));
+}
+
+static void *make_room(uint64_t size)
+{
+    void *data = ring != NULL ? gpupipe_ring_alloc(ring, MAX(size, UINT64_C(1))) : malloc(size);
+
+    CHECK(data != NULL);
+    return data;
 }
 
 void prepare_work(struct work *work, uint64_t n_records)
 {
     uint64_t size = n_records * script.record_size;
 
-    work->in = malloc(size);
-    work->out = malloc(size + 1);
+    work->is_in_ring = ring != NULL;
+    work->in = make_room(size);
+    work->out = make_room(size + 1);
     random_bytes(work->in, size);
     memset(work->out, POISON, size + 1);
     GPUPIPE_INIT(&work->desc);
@@ -131,7 +166,7 @@ int reap(void)
                 CHECK_EQ(work->status, GPUPIPE_OK);
                 CHECK_STR(completions[i].device, "cpu0");
                 CHECK_STR(completions[i].backend, "cpu");
-                CHECK_STR(completions[i].path, "inline");
+                CHECK_STR(completions[i].path, work->is_in_ring ? "ring" : "inline");
                 CHECK_EQ(completions[i].priority, GPUPIPE_NORMAL);
                 CHECK_EQ(completions[i].timing->out_ns, 4);
             }

@@ -20,6 +20,7 @@ extern struct fake_script script;
 extern pid_t server_pid;
 extern struct gpupipe *gpupipe;
 extern struct gpupipe_job *job;
+extern struct gpupipe_ring *ring; /* where works lie, and the job that is opened; NULL: none */
 
 struct work {
     struct gpupipe_desc desc;
@@ -27,6 +28,7 @@ struct work {
     bool is_back;
     int status;
     uint64_t n_records, out_size;
+    bool is_in_ring;
     char message[256];
 };
 
@@ -36,6 +38,10 @@ int connect_to_script(void);
 /* The server must have been content with us. */
 void check_server(void);
 void open_job(void);
+/* The same with a ring of 4 MiB, a job in it, and works there. */
+void open_job_in_ring(uint64_t most_records);
+int open_ring(void);
+int open_job_with(const struct gpupipe_job_opts *opts);
 bool is_readable(void);
 /* The last error of the connection. */
 void check_error(int rc, int status, const char *text);

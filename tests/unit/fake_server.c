@@ -5,9 +5,11 @@
  */
 #include "tests/unit/fake_server.h"
 
+#include "proto/channel.h"
 #include "proto/codec.h"
 #include "proto/reader.h"
 #include "proto/util.h"
+#include "tests/unit/fake_ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +52,9 @@ struct server {
     uint8_t fold;
     uint64_t const_id;
     bool is_closed, is_over, has_refused;
+    struct fake_rings *rings;
+    uint32_t n_busy_rings;
+    bool is_in_rings; /* the job's data lie there */
 };
 
 /* ---- sending ------------------------------------------------------------------------------- */
@@ -255,7 +260,7 @@ static void on_hello(struct server *server, uint32_t msgid)
     flush(server);
 }
 
-static void on_open(struct server *server, uint32_t msgid)
+static void on_open(struct server *server, uint32_t msgid, const struct msg_job_open *open)
 {
     const struct fake_script *script = server->script;
     struct msg_job_opened opened = {
@@ -276,6 +281,7 @@ static void on_open(struct server *server, uint32_t msgid)
     for (uint32_t i = 0; i < opened.n_in; i++) {
         opened.in_size[i] = script->record_size;
     }
+    server->is_in_rings = open->options.is_in_rings;
     codec_pack_job_opened(&server->packer, msgid, &opened);
     flush(server);
 }
@@ -284,6 +290,7 @@ static void on_close(struct server *server, uint32_t msgid)
 {
     struct msg_job_closed closed = {.pushed = server->n_pushed};
 
+    MUST(!server->is_in_rings || fake_rings_are_idle(server->rings));
     if (server->is_over) {
         send_error(server, msgid, STATUS_NOT_FOUND);
         return;
@@ -315,9 +322,96 @@ static void on_list(struct server *server, uint32_t msgid)
     flush(server);
 }
 
+/* ---- rings ------------------------------------------------------------------------------------
+ */
+
+static void on_ring_open(struct server *server, uint32_t msgid, const struct msg_ring_open *open)
+{
+    struct msg_ring_opened opened;
+    int fds[3];
+
+    if (server->script->has_no_rings || server->n_busy_rings < server->script->n_busy_rings) {
+        server->n_busy_rings++;
+        send_error(server, msgid,
+                   server->script->has_no_rings ? STATUS_UNKNOWN_METHOD : STATUS_BUSY);
+        return;
+    }
+    fake_rings_open(server->rings, open->size, &opened, fds);
+    codec_pack_ring_opened(&server->packer, msgid, &opened);
+    const struct iovec iov = {server->out.data, server->out.size};
+    MUST(channel_send_fds(server->fd, &iov, 1, fds, ARRAY_SIZE(fds)) == (ssize_t)iov.iov_len);
+    msgpack_sbuffer_clear(&server->out);
+    close(fds[1]);
+    close(fds[2]);
+}
+
+static void on_ring_close(struct server *server, uint32_t msgid, const struct msg_ring *msg)
+{
+    if (fake_rings_close(server->rings, msg->ring, false)) {
+        codec_pack_empty_result(&server->packer, msgid);
+        flush(server);
+    } else {
+        send_error(server, msgid, STATUS_NOT_FOUND);
+    }
+}
+
+static enum fake_fate on_taken(void *owner, const struct ring_desc *desc)
+{
+    struct server *server = owner;
+    int64_t seq = (int64_t)server->n_pushed;
+
+    MUST(desc->job == JOB && desc->zero == 0 && desc->deadline_ns == 0);
+    MUST(server->is_in_rings);
+    if (server->is_over) {
+        return FAKE_REFUSED;
+    }
+    if (seq == server->script->die_seq) {
+        _exit(0);
+    }
+    if (seq == server->script->refuse_seq && !server->has_refused) {
+        server->has_refused = true;
+        return FAKE_REFUSED;
+    }
+    server->n_pushed++;
+    return seq == server->script->break_seq  ? FAKE_BREAKS
+           : seq == server->script->fail_seq ? FAKE_FAILED
+                                             : FAKE_DONE;
+}
+
+static void on_ring_done(void *owner, const struct ring_desc *desc, const uint8_t *in,
+                         uint64_t size)
+{
+    struct server *server = owner;
+
+    for (uint64_t i = 0; i < size; i++) {
+        server->fold ^= in[i];
+    }
+    server->n_done++;
+    server->n_records += desc->n_records;
+}
+
+static void on_ring_failed(void *owner)
+{
+    send_done(owner, JOB_FAILED, STATUS_KERNEL_FAULT);
+}
+
+static void on_ring_broken(void *owner, uint64_t ring)
+{
+    struct server *server = owner;
+    struct msg_ring_closed closed = {.ring = ring};
+
+    fail(&closed.failure, STATUS_RING, NULL, "the script breaks it");
+    codec_pack_ring_closed(&server->packer, &closed, true);
+    flush(server);
+    send_done(server, JOB_FAILED, STATUS_RING);
+}
+
 static void on_op_list(struct server *server, uint32_t msgid, const struct msg_op_list *list)
 {
-    static const struct manifest_op op = {
+    struct manifest_op op = {
+        .kind = server->script->is_reduce ? OP_REDUCE : OP_MAP,
+        .leaf = server->script->is_reduce ? 1 : 0,
+        .partial_size = server->script->is_reduce ? 8 : 0,
         .name = "fake",
         .doc = "says \"\\\"",
         .n_in = 1,
@@ -327,7 +421,7 @@ static void on_op_list(struct server *server, uint32_t msgid, const struct msg_o
         .min_parallel = 1,
         .tolerance = 0.1,
     };
-    static const struct manifest_op *const ops[] = {&op, &op};
+    const struct manifest_op *const ops[] = {&op, &op};
 
     if (strcmp(list->name, "none") == 0) {
         send_error(server, msgid, STATUS_UNKNOWN_OP);
@@ -384,7 +478,10 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
     struct server *server = owner;
     struct rpc_message message;
     struct msg_job_push push;
+    struct msg_ring_open ring_open;
+    struct msg_job_open open;
     struct msg_op_list list;
+    struct msg_ring ring;
     struct msg_const dropped;
     struct msg_run run;
     struct failure failure;
@@ -421,11 +518,20 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
         on_list(server, message.msgid);
         break;
     case METHOD_JOB_OPEN:
-        on_open(server, message.msgid);
+        MUST(codec_unpack_job_open(&message.params, &open, &failure) == 0);
+        on_open(server, message.msgid, &open);
         break;
     case METHOD_JOB_PUSH:
         MUST(codec_unpack_job_push(&message.params, &push, &failure) == 0);
         on_push(server, message.msgid, &push);
+        break;
+    case METHOD_RING_OPEN:
+        MUST(codec_unpack_ring_open(&message.params, &ring_open, &failure) == 0);
+        on_ring_open(server, message.msgid, &ring_open);
+        break;
+    case METHOD_RING_CLOSE:
+        MUST(codec_unpack_ring_close(&message.params, &ring, &failure) == 0);
+        on_ring_close(server, message.msgid, &ring);
         break;
     case METHOD_JOB_CLOSE:
         on_close(server, message.msgid);
@@ -473,17 +579,28 @@ static void serve(const struct fake_script *script, int fd)
         .on_broken = on_broken,
     };
     struct server server = {.script = script, .fd = fd};
+    const struct fake_rings_owner owner = {
+        .owner = &server,
+        .on_taken = on_taken,
+        .on_done = on_ring_done,
+        .on_failed = on_ring_failed,
+        .on_broken = on_ring_broken,
+    };
     struct reader *reader;
     int outcome;
 
     msgpack_sbuffer_init(&server.out);
     msgpack_packer_init(&server.packer, &server.out, msgpack_sbuffer_write);
     MUST(reader_create(&reader, GUARD_SERVER, &callbacks, &server) == 0);
+    fake_rings_create(script, &owner, &server.rings);
     do {
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        struct pollfd poll_fds[1 + FAKE_RINGS] = {{.fd = fd, .events = POLLIN}};
+        uint32_t n_rings = fake_rings_poll(server.rings, poll_fds + 1);
 
-        poll(&poll_fd, 1, -1);
+        poll(poll_fds, 1 + n_rings, -1);
         outcome = reader_read(reader, fd, 1 << 18);
+        /* Last, so that all rings sleep when it waits; also one that was just opened. */
+        fake_rings_serve(server.rings);
     } while (outcome == READER_IDLE || outcome == READER_BUDGET);
     MUST(outcome == READER_EOF || outcome == -ECONNRESET);
 }

@@ -5,6 +5,8 @@
  *
  * A run is a push of number 0, and must be urgent.
  *
+ * Rings (fake_ring.h): their descriptors are numbered as pushes are, over all rings.
+ *
  * It sends blocking, and reads nothing meanwhile: a client that does not read while it writes would
  * hang, and the test's time limit would tell.
  */
@@ -37,13 +39,19 @@ struct fake_script {
     int64_t oversize_seq;   /* its output has a record more than it should; -1 none */
     int64_t die_seq;        /* exit when this push has arrived; -1 none */
     int64_t die_within_seq; /* exit half way through sending this result; -1 none */
+    bool has_no_rings;      /* ring.open is no method */
+    uint32_t n_busy_rings;  /* refuse ring.open as BUSY this many times */
+    bool is_done_first;     /* job.done goes before a ring's last completions */
+    int64_t break_seq;      /* close its ring when this descriptor has come; -1 none */
+    int64_t lie_seq;        /* complete a push that does not exist instead; -1 none */
+    bool is_bell_eager;     /* ring after every completion, whether the client sleeps or not */
     bool is_nonsense;       /* answer hello with bytes that are no message */
     bool is_too_new;        /* api_compatible is beyond ours */
 };
 
 #define FAKE_SCRIPT                                                                                \
     .record_size = 4, .credit = 3, .max_push = 1 << 20, .refuse_seq = -1, .fail_seq = -1,          \
-    .oversize_seq = -1, .die_seq = -1, .die_within_seq = -1
+    .oversize_seq = -1, .die_seq = -1, .die_within_seq = -1, .break_seq = -1, .lie_seq = -1
 
 /* Starts it; the test must call fake_server_end().  *ret_fd is the client's end. */
 pid_t fake_server_start(const struct fake_script *script, int *ret_fd);

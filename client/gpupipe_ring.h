@@ -1,0 +1,56 @@
+/*
+ * Rings, and what the connection has to do with them.
+ *
+ * Threads: those of gpupipe.h.
+ */
+#pragma once
+
+#include "client/gpupipe_connection.h"
+#include "client/space.h"
+#include "proto/message.h"
+#include "proto/ring.h"
+
+#include <poll.h>
+
+struct flight;
+
+struct gpupipe_ring {
+    struct gpupipe_ring *next;
+    struct gpupipe *gpupipe;
+    uint64_t id;
+    uint64_t size;
+    uint8_t *data;
+    struct space *space; /* which of the data are taken */
+    struct ring *queues;
+    int doorbell_fd;        /* -1: the daemon has closed its end */
+    bool is_closed;         /* nothing can be submitted any more ... */
+    struct failure failure; /* ... for this reason */
+    uint32_t n_flying;
+    uint64_t n_submitted;
+    struct flight *slots[RING_ENTRIES]; /* who waits for a completion, by the tag's low bits */
+    uint16_t free_slots[RING_ENTRIES];  /* a stack: those that are NULL */
+};
+
+/* The last steps of gpupipe_ring_open() and gpupipe_ring_close(). */
+int rings_open(struct gpupipe *gpupipe, uint64_t size, const char *device,
+               struct gpupipe_ring **ret_ring, struct failure *ret_failure);
+void *rings_alloc(struct gpupipe_ring *ring, uint64_t size, struct failure *ret_failure);
+
+/* Pushes that may be submitted now. */
+uint32_t rings_room(const struct gpupipe_ring *ring);
+/* Put a push for which there is room; the daemon sees it after rings_publish(). */
+void rings_submit(struct gpupipe_ring *ring, struct flight *flight, struct ring_desc *desc);
+void rings_publish(struct gpupipe *gpupipe);
+/* Land what has come back. */
+void rings_take(struct gpupipe *gpupipe);
+
+/* The doorbells (at most LIMIT_RINGS), to be polled; then what they say, polled or not.  Between
+ * two calls of gpupipe.h a completion that was not taken has rung, or will ring. */
+uint32_t rings_poll(const struct gpupipe *gpupipe, struct pollfd *ret_fds);
+bool rings_heed(struct gpupipe *gpupipe, const struct pollfd *fds);
+
+/* The daemon has closed one. */
+void rings_on_closed(struct gpupipe *gpupipe, const struct msg_ring_closed *closed);
+/* What has come back by now lands; all else is lost. */
+void rings_on_loss(struct gpupipe *gpupipe);
+void rings_destroy_all(struct gpupipe *gpupipe);

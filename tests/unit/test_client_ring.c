@@ -1,0 +1,650 @@
+/* Rings of the client library, against a server that follows a script of oddities. */
+#include "client/calls.h"
+#include "proto/ring.h"
+#include "proto/util.h"
+#include "tests/unit/client_bench.h"
+
+#include <malloc.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- jobs that succeed --------------------------------------------------------------------- */
+
+static void test_a_stream_of_pushes(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    open_job_in_ring(20000);
+    check_all_done();
+}
+
+/* Completions come in an order of chance, and the queues' indices wrap. */
+static void test_completions_in_any_order(void)
+{
+    for (uint32_t batch = 2; batch <= 3; batch++) {
+        script = (struct fake_script){FAKE_SCRIPT, .batch = batch, .is_bell_eager = batch == 3};
+        open_job_in_ring(20000);
+        check_all_done();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+static void test_one_credit(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    script.credit = 1;
+    open_job_in_ring(20000);
+    check_all_done();
+}
+
+static void test_pushes_without_records(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT};
+    open_job_in_ring(100);
+    for (int i = 0; i < N_PUSHES; i++) {
+        prepare_work(&works[i], i % 3);
+    }
+    works[0].desc.in[0].data = NULL;
+    works[0].desc.out[0].data = NULL;
+    works[0].desc.out[0].size = 0;
+    check_all_done();
+}
+
+static void test_a_job_that_reduces(void)
+{
+    struct gpupipe_outcome outcome;
+    uint8_t wanted = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 2, .is_reduce = true};
+    open_job_in_ring(20000);
+    outcome = run_job();
+    CHECK_EQ(outcome.status, GPUPIPE_OK);
+    for (int i = 0; i < N_PUSHES; i++) {
+        CHECK_EQ(works[i].status, GPUPIPE_OK);
+        for (uint64_t k = 0; k < works[i].desc.in[0].size; k++) {
+            wanted ^= works[i].in[k];
+        }
+    }
+    CHECK_EQ(outcome.out[0].size, script.record_size);
+    CHECK_EQ(*(const uint8_t *)outcome.out[0].data, wanted);
+    check_server();
+}
+
+/* The server dies of a job.close that arrives before a descriptor of the job does. */
+static void test_the_end_of_a_job_does_not_overtake_its_pushes(void)
+{
+    struct gpupipe_outcome outcome;
+    int n_back = 0;
+
+    for (int round = 0; round < 50; round++) {
+        script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+        open_job_in_ring(20000);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(submit(&works[i]), 1);
+        }
+        CHECK_EQ(gpupipe_job_end(job), 0);
+        CHECK_EQ(submit(&works[3]), GPUPIPE_ERROR_SEQ);
+        for (n_back = 0; !is_over(&outcome); n_back += reap()) {
+            CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+        }
+        CHECK_EQ(n_back + reap(), 3);
+        CHECK_EQ(outcome.status, GPUPIPE_OK);
+        check_output(&works[2]);
+        check_server();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+static void test_a_job_is_not_over_before_its_pushes_are_back(void)
+{
+    struct gpupipe_outcome outcome;
+
+    for (int round = 0; round < 20; round++) {
+        script = (struct fake_script){FAKE_SCRIPT, .batch = 3, .is_done_first = true};
+        script.fail_seq = 1;
+        open_job_in_ring(20000);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(submit(&works[i]), 1);
+        }
+        while (!is_over(&outcome)) {
+            CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+        }
+        CHECK_EQ(reap(), 3);
+        CHECK_EQ(outcome.status, GPUPIPE_ERROR_KERNEL_FAULT);
+        check_server();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+/* ---- how programs wait ---------------------------------------------------------------------- */
+
+static int submit_again(int *n_submitted, int n_in_all)
+{
+    int n = 0;
+
+    for (int i = 0; i < N_PUSHES && *n_submitted < n_in_all; i++) {
+        struct work *work = &works[i];
+
+        if (work->desc.job == NULL || work->is_back) {
+            work->is_back = false;
+            if (submit(work) == 0) {
+                work->desc.job = NULL;
+                break;
+            }
+            (*n_submitted)++;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Would wait for ever if one bell were missed; what is called in between is left to chance. */
+static void test_a_program_that_polls_misses_nothing(void)
+{
+    int n_submitted = 0, n_back = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 2};
+    open_job_in_ring(100);
+    while (n_back < 20000) {
+        struct pollfd poll_fd = {.fd = gpupipe_get_fd(gpupipe), .events = POLLIN};
+        int n = random_below(3) == 0 ? reap() : 0;
+
+        if (random_below(3) == 0) {
+            CHECK_GE(gpupipe_dispatch(gpupipe, 0), 0);
+        }
+        n += reap();
+        n_back += n;
+        submit_again(&n_submitted, 20000);
+        if (n == 0 && n_back < n_submitted) {
+            CHECK_EQ(poll(&poll_fd, 1, -1), 1);
+            CHECK_GE(gpupipe_dispatch(gpupipe, 0), 0);
+        }
+    }
+    CHECK_EQ(n_back, n_submitted);
+    check_server();
+}
+
+/* Nothing but submit and reap: no call that receives. */
+static void test_a_program_that_never_waits(void)
+{
+    int n_submitted = 0, n_back = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    open_job_in_ring(100);
+    while (n_back < 2000) {
+        submit_again(&n_submitted, 2000);
+        n_back += reap();
+    }
+    CHECK(is_readable()); /* it was rung once */
+    CHECK_GE(gpupipe_dispatch(gpupipe, 0), 0);
+    CHECK(!is_readable());
+    check_server();
+}
+
+static void test_a_hundred_thousand_pushes_leave_no_memory_behind(void)
+{
+    int n_submitted = 0, n_back = 0;
+    size_t used = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    open_job_in_ring(10);
+    while (n_back < 100000) {
+        if (n_back < 1000) {
+            used = mallinfo2().uordblks;
+        }
+        if (submit_again(&n_submitted, 100000) == 0) {
+            CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+        }
+        n_back += reap();
+    }
+    CHECK_LT(mallinfo2().uordblks, used + 16384);
+    check_server();
+}
+
+static void test_two_rings_and_messages_at_once(void)
+{
+    struct gpupipe_ring *first;
+    uint8_t *in, *out;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    open_job_in_ring(20000);
+    first = ring;
+    CHECK_EQ(open_ring(), 0);
+    in = gpupipe_ring_alloc(ring, 4000);
+    out = gpupipe_ring_alloc(ring, 4000);
+    works[0].desc.job = job;
+    works[1].desc.in[0].data = in;
+    works[1].desc.out[0].data = out;
+    check_error(submit(&works[1]), GPUPIPE_ERROR_MISUSE, "input 0, ");
+    CHECK_EQ(submit(&works[0]), 1);
+    CHECK_EQ(call_ping(gpupipe), 0);
+    gpupipe_ring_close(ring);
+    ring = first;
+    for (int n_back = 0; n_back < 1; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[0]);
+    check_server();
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------------ */
+
+static void test_a_refused_push(void)
+{
+    int n_back = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 2};
+    script.refuse_seq = 1;
+    open_job_in_ring(20000);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(submit(&works[i]), 1);
+    }
+    for (; n_back < 3; n_back += reap()) {
+        CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+    }
+    check_output(&works[0]);
+    CHECK_EQ(works[1].status, GPUPIPE_ERROR_RANGE);
+    CHECK_EQ(works[1].out_size, 0);
+    CHECK_HAS(works[1].message, gpupipe_strerror(GPUPIPE_ERROR_RANGE));
+    check_output(&works[2]);
+    works[1].is_back = false;
+    CHECK_EQ(submit(&works[1]), 1);
+    for (n_back = 0; n_back < 1; n_back += reap()) {
+        CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+    }
+    check_output(&works[1]);
+    check_server();
+}
+
+/* Each push that was taken is back once, whatever its end; reap() fails if it were twice. */
+static void check_each_is_back(int status)
+{
+    struct gpupipe_outcome outcome;
+    int n_submitted = 0, n_back = 0, n, n_failed = 0;
+
+    while (n_submitted < N_PUSHES && submit(&works[n_submitted]) == 1) {
+        n_submitted++;
+    }
+    CHECK_EQ(n_submitted, script.credit);
+    while (n_back < n_submitted) {
+        (void)gpupipe_wait(gpupipe, -1);
+        n = reap();
+        n_back += MAX(n, 0);
+    }
+    while (!is_over(&outcome)) {
+        (void)gpupipe_wait(gpupipe, -1);
+    }
+    CHECK_EQ(outcome.status, status);
+    for (int i = 0; i < n_submitted; i++) {
+        CHECK(works[i].is_back);
+        if (works[i].status == GPUPIPE_OK) {
+            check_output(&works[i]);
+        } else {
+            CHECK_EQ(works[i].status, status);
+            n_failed++;
+        }
+    }
+    CHECK_GT(n_failed, 0);
+    works[N_PUSHES - 1].desc.job = job;
+    CHECK_EQ(submit(&works[N_PUSHES - 1]), status);
+}
+
+static void test_a_push_that_fails_ends_its_job(void)
+{
+    for (uint32_t batch = 1; batch <= 3; batch++) {
+        struct gpupipe_outcome outcome;
+        int n_back;
+
+        script = (struct fake_script){FAKE_SCRIPT, .batch = batch};
+        script.fail_seq = 2;
+        open_job_in_ring(20000);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(submit(&works[i]), 1);
+        }
+        for (n_back = 0; n_back < 3; n_back += reap()) {
+            CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+        }
+        while (!is_over(&outcome)) {
+            CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+        }
+        CHECK_EQ(works[2].status, GPUPIPE_ERROR_KERNEL_FAULT);
+        check_output(&works[0]);
+        CHECK_EQ(outcome.status, GPUPIPE_ERROR_KERNEL_FAULT);
+        check_error(submit(&works[3]), GPUPIPE_ERROR_KERNEL_FAULT, "the script says so");
+        check_server();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+static void test_a_ring_that_the_daemon_closes(void)
+{
+    for (int64_t break_seq = 0; break_seq < 6; break_seq++) {
+        script = (struct fake_script){FAKE_SCRIPT, .batch = 4};
+        script.credit = 6;
+        script.break_seq = break_seq;
+        open_job_in_ring(20000);
+        check_each_is_back(GPUPIPE_ERROR_RING);
+        CHECK(gpupipe_ring_alloc(ring, 64) == NULL);
+        check_error(gpupipe_last_error(gpupipe)->status, GPUPIPE_ERROR_RING, "the script breaks");
+        gpupipe_job_free(job);
+        gpupipe_ring_close(ring);
+        CHECK_EQ(open_ring(), 0);
+        CHECK(gpupipe_ring_alloc(ring, 64) != NULL);
+        check_server();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+static void test_a_completion_of_no_push(void)
+{
+    int n_back = 0, n;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    script.lie_seq = 1;
+    open_job_in_ring(20000);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(submit(&works[i]), 1);
+    }
+    while (n_back < 3) {
+        (void)gpupipe_wait(gpupipe, -1);
+        n = reap();
+        n_back += MAX(n, 0);
+    }
+    CHECK_EQ(works[1].status, GPUPIPE_ERROR_RING);
+    CHECK_HAS(works[1].message, "answers no push");
+    check_error(submit(&works[3]), GPUPIPE_ERROR_RING, "answers no push");
+    gpupipe_job_free(job);
+    gpupipe_ring_close(ring);
+    check_server();
+}
+
+static void test_a_lost_connection(void)
+{
+    for (int64_t die_seq = 0; die_seq < 5; die_seq++) {
+        script = (struct fake_script){FAKE_SCRIPT, .batch = 2};
+        script.credit = 5;
+        script.die_seq = die_seq;
+        open_job_in_ring(20000);
+        check_each_is_back(GPUPIPE_ERROR_LOST);
+        CHECK(gpupipe_ring_alloc(ring, 64) == NULL);
+        check_error(gpupipe_last_error(gpupipe)->status, GPUPIPE_ERROR_LOST, "closed the");
+        gpupipe_ring_free(ring, works[0].in);
+        gpupipe_ring_close(ring);
+        gpupipe_job_free(job);
+        check_server();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+/* With pushes under way, in every order. */
+static void test_everything_can_be_closed_at_once(void)
+{
+    for (int way = 0; way < 3; way++) {
+        script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+        open_job_in_ring(20000);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(submit(&works[i]), 1);
+        }
+        if (way == 1) {
+            gpupipe_ring_close(STEAL(ring));
+            CHECK_EQ(reap(), 3);
+            check_error(submit(&works[3]), GPUPIPE_ERROR_MISUSE, "ring was closed");
+        } else if (way == 2) {
+            gpupipe_job_free(job);
+            CHECK_EQ(reap(), 0);
+        }
+        check_server();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------ */
+
+static void test_spans_that_the_daemon_would_refuse(void)
+{
+    struct gpupipe_desc good;
+    struct gpupipe_desc *desc = &works[0].desc;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    open_job_in_ring(20000);
+    desc->job = job;
+    good = *desc;
+    desc->in[0].data = &script;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "input 0, ");
+    *desc = good;
+    desc->in[0].data = works[0].in - 64;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "does not lie in the job's ring");
+    *desc = good;
+    desc->in[0].data = works[N_PUSHES - 1].in;
+    desc->out[0].data = works[N_PUSHES - 1].in;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "output 0 lies over input 0");
+    *desc = good;
+    desc->out[0].data = works[0].in + 4 * MIB - 64;
+    desc->out[0].size = 4 * MIB;
+    desc->n_records = 17;
+    desc->in[0].size = 17 * script.record_size;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "output 0, 68 bytes");
+    *desc = good;
+    desc->out[0].data = (uint8_t *)desc->out[0].data + 32;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "no multiple of 64");
+    *desc = good;
+    desc->n_out = 0;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "1 outputs, the push 0");
+    *desc = good;
+    desc->in[0].size++;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_RANGE, "records of 4");
+    *desc = good;
+    desc->in[0].size--;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_RANGE, "records of 4");
+    *desc = good;
+    desc->n_records = (uint64_t)1 << 32;
+    desc->out[0].size = UINT64_MAX;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_TOO_BIG, "4294967296 records");
+    *desc = good;
+    CHECK_EQ(submit(&works[0]), 1);
+    for (int n_back = 0; n_back < 1; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[0]);
+    check_server();
+}
+
+/* The zeros go to the push's own memory: never to what lies behind it. */
+static void test_zeros_behind_a_short_record(void)
+{
+    struct gpupipe_job_opts opts;
+    uint8_t *in, *behind, *out;
+    struct gpupipe_desc *desc = &works[0].desc;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    script.record_size = 100;
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(open_ring(), 0);
+    in = gpupipe_ring_alloc(ring, 64);
+    behind = gpupipe_ring_alloc(ring, 64);
+    out = gpupipe_ring_alloc(ring, 256);
+    GPUPIPE_INIT(&opts);
+    opts.ring = ring;
+    opts.tail = GPUPIPE_TAIL_ZERO;
+    CHECK_EQ(open_job_with(&opts), 0);
+    memset(in, POISON, 64);
+    memset(behind, POISON, 64);
+    GPUPIPE_INIT(desc);
+    desc->tag = 1000;
+    desc->n_records = 1;
+    desc->n_in = desc->n_out = 1;
+    desc->in[0] = (struct gpupipe_span){in, 60};
+    desc->out[0] = (struct gpupipe_room){out, 256};
+    works[0].is_in_ring = true;
+    check_error(submit(&works[0]), GPUPIPE_ERROR_MISUSE, "no room for the 40 zero bytes");
+    CHECK_EQ(behind[0], POISON);
+    gpupipe_ring_free(ring, in);
+    in = gpupipe_ring_alloc(ring, 100);
+    CHECK(in != NULL);
+    memset(in, POISON, 128);
+    desc->in[0].data = in;
+    CHECK_EQ(submit(&works[0]), 1);
+    for (int n_back = 0; n_back < 1; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    CHECK_EQ(works[0].out_size, 100);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(out[i], i < 60 ? POISON ^ FAKE_XOR : FAKE_XOR);
+    }
+    CHECK_EQ(in[100], POISON);
+    CHECK_EQ(behind[0], POISON);
+    memset(works, 0, sizeof(works));
+    check_server();
+}
+
+static void test_memory_of_a_ring(void)
+{
+    struct gpupipe_ring *none = NULL;
+    uint8_t *whole, *small;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(open_ring(), 0);
+    CHECK(gpupipe_ring_alloc(ring, 0) == NULL);
+    CHECK_EQ(gpupipe_last_error(gpupipe)->status, GPUPIPE_ERROR_MISUSE);
+    CHECK(gpupipe_ring_alloc(ring, 4 * MIB + 1) == NULL);
+    CHECK_EQ(gpupipe_last_error(gpupipe)->status, GPUPIPE_ERROR_TOO_BIG);
+    whole = gpupipe_ring_alloc(ring, 4 * MIB);
+    CHECK(whole != NULL);
+    random_bytes(whole, 4 * MIB);
+    CHECK(gpupipe_ring_alloc(ring, 1) == NULL);
+    check_error(gpupipe_last_error(gpupipe)->status, GPUPIPE_ERROR_BUSY, "free piece of the ring");
+    gpupipe_ring_free(ring, whole + 64);
+    CHECK_EQ(gpupipe_last_error(gpupipe)->status, GPUPIPE_ERROR_MISUSE);
+    gpupipe_ring_free(ring, whole);
+    gpupipe_ring_free(ring, NULL);
+    small = gpupipe_ring_alloc(ring, 1);
+    CHECK_EQ((uintptr_t)small % 64, 0);
+    gpupipe_ring_close(ring);
+    gpupipe_ring_close(none);
+    check_server();
+}
+
+static void test_rings_that_are_not_to_be_had(void)
+{
+    char long_name[300];
+
+    memset(long_name, 'x', sizeof(long_name));
+    long_name[sizeof(long_name) - 1] = '\0';
+    script = (struct fake_script){FAKE_SCRIPT, .n_busy_rings = 1};
+    CHECK_EQ(connect_to_script(), 0);
+    check_error(open_ring(), GPUPIPE_ERROR_BUSY, "the script says so");
+    CHECK_EQ(gpupipe_last_error(gpupipe)->retry_ms, 1);
+    check_error(gpupipe_ring_open(&ring, gpupipe, 4096, long_name), GPUPIPE_ERROR_NO_DEVICE,
+                "that long");
+    CHECK(ring == NULL);
+    CHECK_EQ(open_ring(), 0);
+    check_server();
+    script = (struct fake_script){FAKE_SCRIPT, .has_no_rings = true};
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(open_ring(), GPUPIPE_ERROR_UNKNOWN_METHOD);
+    check_server();
+}
+
+static void test_another_connections_ring(void)
+{
+    struct gpupipe *mine;
+    struct gpupipe_job_opts opts;
+    int fd;
+    pid_t pid;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    open_job_in_ring(100);
+    pid = fake_server_start(&script, &fd);
+    CHECK_EQ(call_open_fd(&mine, fd, "other"), 0);
+    GPUPIPE_INIT(&opts);
+    opts.ring = ring;
+    CHECK_EQ(gpupipe_job_open(&job, mine, "fake", NULL, 0, &opts), GPUPIPE_ERROR_MISUSE);
+    CHECK_HAS(gpupipe_last_error(mine)->message, "another connection's");
+    gpupipe_close(mine);
+    CHECK_EQ(fake_server_end(pid), 0);
+    check_server();
+}
+
+/* A program that was built before opts had a ring. */
+static void test_options_of_an_older_program(void)
+{
+    struct gpupipe_job_opts opts;
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    prepare_works(100);
+    CHECK_EQ(connect_to_script(), 0);
+    memset(&opts, POISON, sizeof(opts));
+    memset(&opts, 0, offsetof(struct gpupipe_job_opts, ring));
+    opts.size = offsetof(struct gpupipe_job_opts, ring);
+    CHECK_EQ(open_job_with(&opts), 0);
+    opts.size--;
+    check_error(open_job_with(&opts), GPUPIPE_ERROR_MISUSE, "size is not set");
+    CHECK_EQ(submit(&works[0]), 1);
+    gpupipe_job_free(job);
+    check_server();
+}
+
+/* The child reads its parent's data, and that is all. */
+static void test_a_child_leaves_the_ring_alone(void)
+{
+    int status;
+    pid_t pid;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
+    open_job_in_ring(20000);
+    CHECK_EQ(submit(&works[0]), 1);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        struct gpupipe_ring *none;
+        uint8_t first = works[0].in[0];
+        bool is_right =
+            submit(&works[1]) == GPUPIPE_ERROR_MISUSE && reap() == GPUPIPE_ERROR_MISUSE &&
+            gpupipe_wait(gpupipe, -1) == GPUPIPE_ERROR_MISUSE &&
+            gpupipe_job_end(job) == GPUPIPE_ERROR_MISUSE && gpupipe_ring_alloc(ring, 64) == NULL &&
+            gpupipe_ring_open(&none, gpupipe, 0, NULL) == GPUPIPE_ERROR_MISUSE &&
+            gpupipe_last_error(gpupipe)->status == GPUPIPE_ERROR_MISUSE;
+
+        gpupipe_ring_free(ring, works[1].in);
+        gpupipe_ring_close(ring);
+        is_right &= works[0].in[0] == first;
+        gpupipe_close(gpupipe);
+        _exit(is_right ? 0 : 1);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(submit(&works[1]), 1);
+    for (int n_back = 0; n_back < 2; n_back += reap()) {
+        CHECK_EQ(gpupipe_wait(gpupipe, -1), 1);
+    }
+    check_output(&works[0]);
+    check_output(&works[1]);
+    check_server();
+}
+
+CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_completions_in_any_order),
+           CHECK_TEST(test_one_credit), CHECK_TEST(test_pushes_without_records),
+           CHECK_TEST(test_a_job_that_reduces),
+           CHECK_TEST(test_the_end_of_a_job_does_not_overtake_its_pushes),
+           CHECK_TEST(test_a_job_is_not_over_before_its_pushes_are_back),
+           CHECK_TEST(test_a_program_that_polls_misses_nothing),
+           CHECK_TEST(test_a_program_that_never_waits),
+           CHECK_TEST(test_a_hundred_thousand_pushes_leave_no_memory_behind),
+           CHECK_TEST(test_two_rings_and_messages_at_once), CHECK_TEST(test_a_refused_push),
+           CHECK_TEST(test_a_push_that_fails_ends_its_job),
+           CHECK_TEST(test_a_ring_that_the_daemon_closes), CHECK_TEST(test_a_completion_of_no_push),
+           CHECK_TEST(test_a_lost_connection), CHECK_TEST(test_everything_can_be_closed_at_once),
+           CHECK_TEST(test_spans_that_the_daemon_would_refuse),
+           CHECK_TEST(test_zeros_behind_a_short_record), CHECK_TEST(test_memory_of_a_ring),
+           CHECK_TEST(test_rings_that_are_not_to_be_had), CHECK_TEST(test_another_connections_ring),
+           CHECK_TEST(test_options_of_an_older_program),
+           CHECK_TEST(test_a_child_leaves_the_ring_alone))
