@@ -62,6 +62,9 @@ static void run_all(const char *prefix, size_t n_stream)
     run_example(prefix, "poll_loop", "<large >hashes");
     text = harness_read(daemon_, "hashes", &text_size);
     check_hashes(text, text_size, bytes, sizes[1]);
+    run_example(prefix, "ring", "<large >hashes");
+    text = harness_read(daemon_, "hashes", &text_size);
+    check_hashes(text, text_size, bytes, sizes[1]);
     harness_shell(daemon_, &output, "cat large | %s >hashes", program("poll_loop"));
     CHECK_EQ(output.code, 0);
     text = harness_read(daemon_, "hashes", &text_size);
@@ -92,14 +95,16 @@ static void test_nothing_to_do(void)
     daemon_ = harness_start();
     run_example("", "poll_loop", "</dev/null");
     CHECK_STR(output.out, "");
+    run_example("", "ring", "</dev/null");
+    CHECK_STR(output.out, "");
     run_sum("", 0);
 }
 
 static void test_they_say_what_is_wrong(void)
 {
     daemon_ = harness_start();
-    for (int i = 0; i < 3; i++) {
-        static const char *const names[] = {"blocking", "poll_loop", "uv_loop"};
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"blocking", "poll_loop", "ring", "uv_loop"};
 
         harness_shell(daemon_, &output, "GPUPIPE_SOCKET=none %s </dev/null", program(names[i]));
         CHECK_EQ(output.code, 1);
