@@ -61,7 +61,7 @@ void gpupipe_close(struct gpupipe *gpupipe)
     close_fd(&gpupipe->epoll_fd);
     close_fd(&gpupipe->wake_fd);
     close_fd(&gpupipe->fd);
-    free(gpupipe);
+    connection_destroy(gpupipe);
 }
 
 /* Waits that rings may satisfy before the socket is looked at; not tuned. */

@@ -13,8 +13,6 @@
 #include "proto/rpc.h"
 #include "proto/writer.h"
 
-#include <sys/types.h>
-
 /*
  * A request under way.  on_answer is called exactly once: with the result, or with the failure that
  * the daemon or the connection's loss gave.  It may free the call.  on_payload (may be NULL) gives
@@ -38,10 +36,10 @@ struct flight_list {
 struct gpupipe {
     int fd;
     int wake_fd;
-    int epoll_fd;        /* holds both and all doorbells, for the program's poll() */
-    pid_t owner;         /* the process that opened it */
-    bool wants_to_write; /* what epoll_fd waits for now */
-    bool is_peer_gone;   /* writing failed; what the daemon said before is still read */
+    int epoll_fd;           /* holds both and all doorbells, for the program's poll() */
+    const uint8_t *is_ours; /* a page that is zero after fork() */
+    bool wants_to_write;    /* what epoll_fd waits for now */
+    bool is_peer_gone;      /* writing failed; what the daemon said before is still read */
     bool is_lost;
     bool has_ended_job;   /* since the last gpupipe_dispatch() or gpupipe_wait() */
     struct failure loss;  /* why, once is_lost */
@@ -65,6 +63,8 @@ struct gpupipe {
  * connection_create() makes one without a descriptor; NULL: out of memory.
  */
 struct gpupipe *connection_create(void);
+/* The last step of gpupipe_close(). */
+void connection_destroy(struct gpupipe *gpupipe);
 int connection_start(struct gpupipe *gpupipe, int fd, const char *program,
                      struct failure *ret_failure);
 
