@@ -51,9 +51,11 @@ struct gpupipe {
     struct call *calls;
     struct gpupipe_job *jobs;
     struct gpupipe_ring *rings;
-    uint32_t n_looks;          /* into rings, by gpupipe_wait() */
-    struct flight_list landed; /* pushes to be reaped, of all jobs */
-    struct flight_list reaped; /* what the last gpupipe_reap() gave out points into them */
+    struct gpupipe_ring *run_ring; /* of them, for gpupipe_run(); NULL until it is wanted ... */
+    bool has_no_run_ring;          /* ... and if the daemon has none for us */
+    uint32_t n_looks;              /* into rings, by gpupipe_wait() */
+    struct flight_list landed;     /* pushes to be reaped, of all jobs */
+    struct flight_list reaped;     /* what the last gpupipe_reap() gave out points into them */
     struct search search;
     struct msg_hello_result hello;
 };

@@ -55,6 +55,14 @@ static void unlink_flight(struct flight_list *list, struct flight *flight)
     }
 }
 
+struct flight *flight_list_take(struct flight_list *list)
+{
+    struct flight *flight = list->first;
+
+    unlink_flight(list, flight);
+    return flight;
+}
+
 void flight_list_free(struct flight_list *list, const struct gpupipe_job *job)
 {
     struct flight *next;
@@ -79,7 +87,8 @@ static void land_if_complete(struct flight *flight)
 {
     if (flight->job != NULL && flight_is_complete(flight)) {
         unlink_flight(&flight->job->flying, flight);
-        flight_list_append(&flight->job->gpupipe->landed, flight);
+        flight_list_append(
+            flight->job->is_private ? &flight->job->landed : &flight->job->gpupipe->landed, flight);
         if (flight->is_in_ring) {
             job_on_ring_push_back(flight->job);
         }

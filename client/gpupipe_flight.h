@@ -33,6 +33,8 @@ void flight_list_init(struct flight_list *list);
 void flight_list_free(struct flight_list *list, const struct gpupipe_job *job);
 
 void flight_list_append(struct flight_list *list, struct flight *flight);
+/* The first; there is one. */
+struct flight *flight_list_take(struct flight_list *list);
 
 /* One for this push; the counts that only its job can judge are left to the caller. */
 int flight_create(const struct gpupipe_desc *desc, struct flight **ret_flight,

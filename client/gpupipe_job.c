@@ -206,7 +206,7 @@ static bool is_over(const struct gpupipe_job *job)
 
 static void note_if_over(struct gpupipe_job *job)
 {
-    if (is_over(job)) {
+    if (is_over(job) && !job->is_private) {
         job->gpupipe->has_ended_job = true;
     }
 }
@@ -293,6 +293,7 @@ static void destroy(struct gpupipe_job *job)
         }
     }
     flight_list_free(&job->gpupipe->landed, job);
+    flight_list_free(&job->landed, job);
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         free(job->result[i]);
     }
@@ -346,6 +347,7 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
     job->tail = msg->options.tail;
     job->n_credits = job->shape.credit;
     flight_list_init(&job->flying);
+    flight_list_init(&job->landed);
     job->close = (struct errand){.call.on_answer = on_errand_answer, .job = job};
     job->cancel = (struct errand){.call.on_answer = on_errand_answer, .job = job};
     job->next = gpupipe->jobs;

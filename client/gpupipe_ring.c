@@ -77,15 +77,17 @@ static struct flight *take_flight(struct gpupipe_ring *ring, uint64_t tag)
 }
 
 /* "cuda0,cuda1": devices are numbered as device.list has them. */
-static void name_devices(const char *backend, uint32_t devices, char *ret_name, size_t size)
+void rings_name_devices(const struct gpupipe *gpupipe, uint32_t devices, struct msg_done_by *ret)
 {
+    const char *backend = gpupipe->hello.backend;
     size_t used = 0;
 
-    ret_name[0] = '\0';
-    for (uint32_t i = 0; devices >> i != 0 && i < 32 && used < size; i++) {
+    snprintf(ret->backend, sizeof(ret->backend), "%s", backend);
+    ret->device[0] = '\0';
+    for (uint32_t i = 0; i < 32 && devices >> i != 0 && used < sizeof(ret->device); i++) {
         if ((devices >> i & 1) != 0) {
-            used += (size_t)snprintf(ret_name + used, size - used, "%s%s%u", used == 0 ? "" : ",",
-                                     backend, i);
+            used += (size_t)snprintf(ret->device + used, sizeof(ret->device) - used, "%s%s%u",
+                                     used == 0 ? "" : ",", backend, i);
         }
     }
 }
@@ -108,7 +110,6 @@ static void fail_as(struct flight *flight, uint16_t status)
 
 static void land(struct flight *flight, const struct ring_completion *completion)
 {
-    const char *backend = flight->job->gpupipe->hello.backend;
     struct msg_answer answer = {
         .n = completion->status == STATUS_OK ? completion->n_records : 0,
         .credit = 1,
@@ -119,8 +120,7 @@ static void land(struct flight *flight, const struct ring_completion *completion
                           completion->out_ns}},
     };
 
-    snprintf(answer.by.backend, sizeof(answer.by.backend), "%s", backend);
-    name_devices(backend, completion->devices, answer.by.device, sizeof(answer.by.device));
+    rings_name_devices(flight->job->gpupipe, completion->devices, &answer.by);
     flight->devices = completion->devices;
     if (completion->status != STATUS_OK) {
         fail_as(flight, completion->status);

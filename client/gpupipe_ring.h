@@ -36,6 +36,9 @@ int rings_open(struct gpupipe *gpupipe, uint64_t size, const char *device,
                struct gpupipe_ring **ret_ring, struct failure *ret_failure);
 void *rings_alloc(struct gpupipe_ring *ring, uint64_t size, struct failure *ret_failure);
 
+/* How a set of devices is called: by.backend and by.device. */
+void rings_name_devices(const struct gpupipe *gpupipe, uint32_t devices, struct msg_done_by *ret);
+
 /* Pushes that may be submitted now. */
 uint32_t rings_room(const struct gpupipe_ring *ring);
 /* Put a push for which there is room; the daemon sees it after rings_publish(). */

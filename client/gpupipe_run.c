@@ -1,8 +1,11 @@
 /*
- * Runs: one push that is a message of its own, and waits for its answer.
+ * Runs: one push that is a message of its own, and waits for its answer; a large one goes through a
+ * ring (gpupipe_run_ring.c) where it can.
  *
  * Threads: the one that owns the connection.
  */
+#include "client/gpupipe_run.h"
+
 #include "client/gpupipe_flight.h"
 #include "client/gpupipe_job.h"
 #include "proto/codec.h"
@@ -98,6 +101,12 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
     }
     if (rc == 0) {
         rc = job_take_options(opts, &msg.options, &route, &failure);
+    }
+    if (rc == 0) {
+        rc = connection_check(gpupipe, &failure);
+    }
+    if (rc == 0) {
+        rc = route.is_ring_forbidden ? 0 : run_in_ring(gpupipe, &msg, &mine, &flight, &failure);
     }
     if (rc == 0) {
         msg.n_data = mine.n_in;

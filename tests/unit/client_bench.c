@@ -16,12 +16,14 @@ pid_t server_pid;
 struct gpupipe *gpupipe;
 struct gpupipe_job *job;
 struct gpupipe_ring *ring;
+bool is_ring_run;
 
 void end_connection(void *arg)
 {
     (void)arg;
     gpupipe_close(STEAL(gpupipe));
     ring = NULL;
+    is_ring_run = false;
     if (server_pid != 0) {
         fake_server_end(server_pid);
         server_pid = 0;
@@ -240,6 +242,7 @@ int run_work(struct gpupipe_completion *ret_completion)
 
     GPUPIPE_INIT(&opts);
     opts.priority = GPUPIPE_URGENT;
+    opts.no_ring = !is_ring_run;
     return gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, ret_completion);
 }
 

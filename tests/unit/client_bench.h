@@ -63,4 +63,5 @@ void free_works(void *arg);
 
 /* Connected, and with works to run; the first of them as one urgent call. */
 void prepare_run(void);
+extern bool is_ring_run; /* may go through a ring */
 int run_work(struct gpupipe_completion *ret_completion);

@@ -281,6 +281,11 @@ static void on_open(struct server *server, uint32_t msgid, const struct msg_job_
     for (uint32_t i = 0; i < opened.n_in; i++) {
         opened.in_size[i] = script->record_size;
     }
+    if (server->is_over) {
+        server->is_over = false;
+        server->n_pushed = server->n_done = server->n_records = 0;
+        server->fold = 0;
+    }
     server->is_in_rings = open->options.is_in_rings;
     codec_pack_job_opened(&server->packer, msgid, &opened);
     flush(server);
