@@ -217,7 +217,9 @@ static bool note(struct segment_mapper *mapper, uint32_t id, enum mapped asked, 
 
 void segments_note_unasked(struct segment_mapper *mapper, uint32_t id)
 {
-    note(mapper, id, MAPPED_ASKED, MAPPED_NOT);
+    if (!note(mapper, id, MAPPED_ASKED, MAPPED_NOT)) {
+        note(mapper, id, MAPPED_DROPPING, MAPPED_YES);
+    }
 }
 
 bool segments_note_mapped(struct segments *segments, struct segment_mapper *mapper, uint32_t id)

@@ -67,7 +67,7 @@ enum segment_request segments_next(struct segments *segments, struct segment_map
 /* It has all there is, and takes work from here on; or takes none any more. */
 void segments_set_takes_work(struct segments *segments, struct segment_mapper *mapper,
                              bool takes_work);
-/* It could not be asked to map this one now, after all. */
+/* What segments_next() said of this one could not be asked now, after all. */
 void segments_note_unasked(struct segment_mapper *mapper, uint32_t id);
 /* Its answers.  False: it was not asked. */
 bool segments_note_mapped(struct segments *segments, struct segment_mapper *mapper, uint32_t id);
