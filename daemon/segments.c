@@ -8,7 +8,13 @@
 #include <assert.h>
 #include <errno.h>
 
-enum segment_state { SEGMENT_FREE, SEGMENT_ADDING, SEGMENT_USABLE, SEGMENT_DROPPING };
+enum segment_state {
+    SEGMENT_FREE,
+    SEGMENT_ADDING,
+    SEGMENT_USABLE,
+    SEGMENT_DROPPING,
+    SEGMENT_LEAVING
+};
 
 /* What a mapper has of a segment: whoever was asked to map it may have done so. */
 enum mapped { MAPPED_NOT, MAPPED_ASKED, MAPPED_YES, MAPPED_DROPPING };
@@ -98,6 +104,7 @@ static void settle(struct segments *segments, uint32_t id)
             watch.on_usable(watch.owner, id);
         }
     } else if (segment->state == SEGMENT_DROPPING && is_nowhere(segments, id)) {
+        segment->state = SEGMENT_LEAVING; /* told once, whatever that leads to */
         if (watch.on_gone != NULL) {
             watch.on_gone(watch.owner, id, segment->fd);
         }
