@@ -55,18 +55,63 @@ struct layout {
     struct submission_queue sq;
     struct completion_queue cq;
 };
+
+#define AT(type, field, offset)                                                                    \
+    _Static_assert(offsetof(struct type, field) == (offset), "as PROTOCOL.md draws it")
+
+AT(header, magic, 0);
+AT(header, layout, 4);
+AT(header, first_index, 8);
+AT(header, entries, 12);
+AT(header, sq, 16);
+AT(header, cq, 20);
+AT(layout, front_end_sleep, 64);
+AT(layout, client_sleep, 128);
+AT(submission_queue, tail, 0);
+AT(submission_queue, entries, 64);
+AT(completion_queue, tail, 0);
+AT(completion_queue, head, 64);
+AT(completion_queue, entries, 128);
+AT(ring_desc, job, 0);
+AT(ring_desc, n_records, 4);
+AT(ring_desc, tag, 8);
+AT(ring_desc, in, 16);
+AT(ring_desc, out, 32);
+AT(ring_desc, varying_size, 40);
+AT(ring_desc, tail_size, 44);
+AT(ring_desc, deadline_ns, 48);
+AT(ring_desc, zero, 56);
+AT(ring_completion, tag, 0);
+AT(ring_completion, job, 8);
+AT(ring_completion, n_records, 12);
+AT(ring_completion, out_size, 16);
+AT(ring_completion, devices, 24);
+AT(ring_completion, status, 28);
+AT(ring_completion, priority, 30);
+AT(ring_completion, has_timing, 31);
+AT(ring_completion, queue_ns, 32);
+AT(ring_completion, in_ns, 40);
+AT(ring_completion, compute_ns, 48);
+AT(ring_completion, out_ns, 56);
+_Static_assert(sizeof(struct layout) % SHARED_LINE_SIZE == 0, "nothing but lines");
 _Static_assert((RING_ENTRIES & (RING_ENTRIES - 1)) == 0,
                "free-running indices wrap at 2^32, a multiple of the entries");
 
 struct ring {
     struct layout *shared;
-    size_t map_size;
     int fd;              /* the creator's; -1 in a client */
     uint32_t tail;       /* the next index that this side writes ... */
     uint32_t shown;      /* ... and the tail that the other side sees */
     uint32_t head;       /* the next index that this side reads */
     uint32_t n_unreaped; /* client: submitted, and no completion of it reaped */
 };
+
+size_t ring_size(void)
+{
+    size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+
+    return div_round_up(sizeof(struct layout), page_size) * page_size;
+}
 
 uint32_t ring_sq_offset(void)
 {
@@ -76,13 +121,6 @@ uint32_t ring_sq_offset(void)
 uint32_t ring_cq_offset(void)
 {
     return offsetof(struct layout, cq);
-}
-
-static size_t layout_size_in_pages(void)
-{
-    size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
-
-    return div_round_up(sizeof(struct layout), page_size) * page_size;
 }
 
 static void start_at(struct ring *ring, uint32_t first_index)
@@ -100,12 +138,11 @@ int ring_create_at(uint32_t first_index, struct ring **ret_ring)
     if (ring == NULL) {
         return -ENOMEM;
     }
-    ring->map_size = layout_size_in_pages();
-    fd = shm_create("gpupipe-ring", ring->map_size);
+    fd = shm_create("gpupipe-ring", ring_size());
     if (fd < 0) {
         return fd;
     }
-    r = shm_map(fd, ring->map_size, &base);
+    r = shm_map(fd, ring_size(), &base);
     if (r < 0) {
         return r;
     }
@@ -134,7 +171,7 @@ void ring_destroy(struct ring *ring)
     if (ring == NULL) {
         return;
     }
-    shm_unmap(ring->shared, ring->map_size);
+    shm_unmap(ring->shared, ring_size());
     close_fd(&ring->fd);
     free(ring);
 }
@@ -196,6 +233,11 @@ void ring_awake(struct ring *ring)
     shared_awake(&ring->shared->front_end_sleep);
 }
 
+bool ring_has_work(const struct ring *ring)
+{
+    return shared_load(&ring->shared->sq.tail.value, __ATOMIC_RELAXED) != ring->head;
+}
+
 /* ---- client -------------------------------------------------------------------------------- */
 
 static bool header_is_right(const struct header *header)
@@ -216,21 +258,20 @@ int ring_attach(int fd, struct ring **ret_ring)
     if (ring == NULL) {
         return -ENOMEM;
     }
-    ring->map_size = layout_size_in_pages();
     if (fstat(fd, &stat) < 0) {
         return -errno;
     }
-    if ((uint64_t)stat.st_size != ring->map_size) {
+    if ((uint64_t)stat.st_size != ring_size()) {
         return -EINVAL;
     }
-    r = shm_map(fd, ring->map_size, &base);
+    r = shm_map(fd, ring_size(), &base);
     if (r < 0) {
         return r;
     }
     ring->shared = base;
     shared_load_words(&header, &ring->shared->header, sizeof(header));
     if (!header_is_right(&header)) {
-        shm_unmap(base, ring->map_size);
+        shm_unmap(base, ring_size());
         return -EINVAL;
     }
     start_at(ring, header.first_index);

@@ -38,14 +38,10 @@ struct ring_desc {
     uint32_t out[LIMIT_OUT]; /* not of a reduce op, whose output is the job's */
     uint32_t varying_size;   /* bytes of the varying input, 0 where the op has none */
     uint32_t tail_size;      /* bytes of a short last record of input 0, else 0 */
-    uint64_t deadline_ns;    /* from intake; 0 = none */
+    uint64_t deadline_ns;    /* from intake; 0 = none.  For a later version: must be 0 */
     uint64_t zero;
 };
 _Static_assert(sizeof(struct ring_desc) == 64, "a descriptor is one cache line");
-_Static_assert(offsetof(struct ring_desc, in) == 16 && offsetof(struct ring_desc, out) == 32 &&
-                   offsetof(struct ring_desc, varying_size) == 40 &&
-                   offsetof(struct ring_desc, deadline_ns) == 48,
-               "as PROTOCOL.md draws it");
 
 struct ring_completion {
     uint64_t tag;
@@ -62,11 +58,6 @@ struct ring_completion {
     uint64_t out_ns;
 };
 _Static_assert(sizeof(struct ring_completion) == 64, "a completion is one cache line");
-_Static_assert(offsetof(struct ring_completion, out_size) == 16 &&
-                   offsetof(struct ring_completion, devices) == 24 &&
-                   offsetof(struct ring_completion, status) == 28 &&
-                   offsetof(struct ring_completion, queue_ns) == 32,
-               "as PROTOCOL.md draws it");
 
 struct ring; /* one side's view */
 
@@ -80,13 +71,17 @@ int ring_create(struct ring **ret_ring);
 /* The same with all indices starting at first_index: for tests of the wrap at 2^32. */
 int ring_create_at(uint32_t first_index, struct ring **ret_ring);
 int ring_fd(const struct ring *ring);
-/* Where in it the two queues begin, bytes. */
+/* What there is to map of it, and where in that the two queues begin, bytes. */
+size_t ring_size(void);
 uint32_t ring_sq_offset(void);
 uint32_t ring_cq_offset(void);
 
 /* Copy up to max descriptors.  Returns their number, or RING_BROKEN. */
 int ring_take(struct ring *ring, struct ring_desc *ret_descs, uint32_t max);
-/* Completions that the client has room for now, or RING_BROKEN. */
+/*
+ * Completions that the client has room for now, or RING_BROKEN.  After a take it is never less than
+ * what an honest client's descriptors need; before it, the client may reap and submit in between.
+ */
 int ring_room(const struct ring *ring);
 /* Put a completion, not yet visible, for which there is room. */
 void ring_complete(struct ring *ring, const struct ring_completion *completion);
@@ -95,6 +90,8 @@ bool ring_publish(struct ring *ring);
 /* Before sleeping: true = sleep (the client will ring); false = there is something to take. */
 bool ring_sleep(struct ring *ring);
 void ring_awake(struct ring *ring);
+/* Is there something to take?  Cheap and of the moment: for polling, not before sleeping. */
+bool ring_has_work(const struct ring *ring);
 
 /* ---- client -------------------------------------------------------------------------------- */
 

@@ -33,11 +33,11 @@ static void make(uint32_t first_index)
 /* The words of the queues as a hostile client has them: mapped once more. */
 static uint64_t *map_words(size_t *ret_n)
 {
-    size_t size = ring_cq_offset() + 2 * 64 + RING_ENTRIES * sizeof(struct ring_completion);
-    void *words = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, ring_fd(daemon_side), 0);
+    void *words =
+        mmap(NULL, ring_size(), PROT_READ | PROT_WRITE, MAP_SHARED, ring_fd(daemon_side), 0);
 
     CHECK(words != MAP_FAILED);
-    *ret_n = size / sizeof(uint64_t);
+    *ret_n = ring_size() / sizeof(uint64_t);
     return words;
 }
 
@@ -177,9 +177,12 @@ static void test_a_publisher_rings_for_a_sleeper_once(void)
 
     make(0);
     ring_submit(client_side, &desc);
+    CHECK(!ring_has_work(daemon_side));       /* not shown yet */
     CHECK(!ring_submit_publish(client_side)); /* nobody sleeps */
-    CHECK(!ring_sleep(daemon_side));          /* there is something */
+    CHECK(ring_has_work(daemon_side));
+    CHECK(!ring_sleep(daemon_side)); /* there is something */
     CHECK_EQ(ring_take(daemon_side, &desc, 1), 1);
+    CHECK(!ring_has_work(daemon_side));
     CHECK(ring_sleep(daemon_side));
     ring_submit(client_side, &desc);
     CHECK(ring_submit_publish(client_side));
