@@ -2,7 +2,7 @@
  * Random: fresh test data in every run.  The seed is printed once, so that a failure can be
  * repeated with GPUPIPE_TEST_SEED=N in the environment.
  *
- * Threads: the thread that runs the tests.
+ * Threads: the thread that runs the tests; random_next() any, with a state of its own.
  */
 #pragma once
 
@@ -42,6 +42,15 @@ static inline uint64_t random_u64(void)
 static inline uint64_t random_below(uint64_t below)
 {
     return random_u64() % below;
+}
+
+/* For other threads and processes (xorshift): the state starts as random_u64() | 1. */
+static inline uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
 }
 
 static inline void random_bytes(void *bytes, size_t size)

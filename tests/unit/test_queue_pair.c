@@ -15,22 +15,13 @@
 #define BATCH       32
 #define PATIENCE_MS 20000 /* a lost wake-up shows as this much silence */
 
-/* Each side has random numbers of its own: the shared ones belong to the testing thread. */
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
-
 static struct work_entry random_entry(uint64_t *state)
 {
     struct work_entry entry;
     uint64_t words[sizeof(entry) / sizeof(uint64_t)];
 
     for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-        words[i] = next_random(state);
+        words[i] = random_next(state);
     }
     memcpy(&entry, words, sizeof(entry));
     return entry;
@@ -92,9 +83,9 @@ static void *be_worker(void *arg)
         uint32_t n_taken = 0;
 
         for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
-            uint32_t max = 1 + (uint32_t)(next_random(&side->seed) % BATCH);
+            uint32_t max = 1 + (uint32_t)(random_next(&side->seed) % BATCH);
             int n = queue_work_take(side->queue, priority, entries, indices, max);
-            bool is_backwards = next_random(&side->seed) % 2;
+            bool is_backwards = random_next(&side->seed) % 2;
 
             if (n < 0) {
                 side->has_failed = true;
@@ -125,8 +116,8 @@ static void *be_worker(void *arg)
 
 static uint32_t place_some(struct side *side, uint32_t max)
 {
-    enum priority priority = next_random(&side->seed) % PRIORITY_COUNT;
-    uint32_t n = (uint32_t)(next_random(&side->seed) % (2 * BATCH));
+    enum priority priority = random_next(&side->seed) % PRIORITY_COUNT;
+    uint32_t n = (uint32_t)(random_next(&side->seed) % (2 * BATCH));
     uint32_t n_placed = 0, index;
 
     while (n_placed < MIN(n, max)) {
