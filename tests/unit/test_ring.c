@@ -1,55 +1,17 @@
 /*
- * The queues of a ring: nothing lost, nothing twice, and neither side ever trusts the other.
+ * The queues of a ring, one step at a time: nothing is lost or there twice, what cannot be is told,
+ * and neither side takes the other's word for anything.
  */
-#include "proto/channel.h"
 #include "proto/ring.h"
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/random.h"
+#include "tests/unit/ring_bench.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
+#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
-static struct ring *daemon_side, *client_side;
-
-static void destroy(void *arg)
-{
-    (void)arg;
-    ring_destroy(STEAL(client_side));
-    ring_destroy(STEAL(daemon_side));
-}
-
-static void make(uint32_t first_index)
-{
-    CHECK_EQ(ring_create_at(first_index, &daemon_side), 0);
-    CHECK_EQ(ring_attach(ring_fd(daemon_side), &client_side), 0);
-    check_at_end(destroy, NULL);
-}
-
-/* The words of the queues as a hostile client has them: mapped once more. */
-static uint64_t *map_words(size_t *ret_n)
-{
-    void *words =
-        mmap(NULL, ring_size(), PROT_READ | PROT_WRITE, MAP_SHARED, ring_fd(daemon_side), 0);
-
-    CHECK(words != MAP_FAILED);
-    *ret_n = ring_size() / sizeof(uint64_t);
-    return words;
-}
-
-static uint32_t *sq_tail(uint64_t *words)
-{
-    return (uint32_t *)((uint8_t *)words + ring_sq_offset());
-}
-
-static uint32_t *cq_tail(uint64_t *words)
-{
-    return (uint32_t *)((uint8_t *)words + ring_cq_offset());
-}
+#define FAR (UINT32_C(1) << 31)
 
 static struct ring_desc random_desc(void)
 {
@@ -59,358 +21,401 @@ static struct ring_desc random_desc(void)
     return desc;
 }
 
-/* ---- one thread ----------------------------------------------------------------------------- */
-
-/* Random batches in both directions, over the wrap of the indices. */
-static void test_nothing_is_lost_where_indices_wrap(void)
+static struct ring_completion random_completion(void)
 {
-    enum { N = 5 * RING_ENTRIES };
-    static struct ring_desc sent[N];
-    static struct ring_completion answers[N];
+    struct ring_completion completion;
+
+    random_bytes(&completion, sizeof(completion));
+    return completion;
+}
+
+static void submit(struct ring_bench *bench, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct ring_desc desc = random_desc();
+
+        ring_submit(bench->client, &desc);
+    }
+    ring_submit_publish(bench->client);
+}
+
+static void take(struct ring_bench *bench, uint32_t n)
+{
+    static struct ring_desc descs[RING_ENTRIES];
+
+    CHECK_EQ(ring_take(bench->front, descs, n), n);
+}
+
+static void complete(struct ring_bench *bench, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct ring_completion completion = random_completion();
+
+        ring_complete(bench->front, &completion);
+    }
+    ring_publish(bench->front);
+}
+
+static void reap(struct ring_bench *bench, uint32_t n)
+{
+    static struct ring_completion completions[RING_ENTRIES];
+
+    CHECK_EQ(ring_reap(bench->client, completions, n), n);
+}
+
+/* ---- what each side may rely on ------------------------------------------------------------- */
+
+/* Random batches in both directions. */
+static void pass_through(uint32_t first_index, uint32_t n_total)
+{
+    struct ring_bench *bench = ring_bench_new(first_index);
+    struct ring_desc *sent = random_new(n_total * sizeof(*sent));
+    struct ring_completion *answers = random_new(n_total * sizeof(*answers));
     uint32_t n_sent = 0, n_taken = 0, n_reaped = 0;
 
-    make(UINT32_MAX - 2 * RING_ENTRIES);
-    while (n_reaped < N) {
+    while (n_reaped < n_total) {
         struct ring_desc descs[64];
         struct ring_completion completions[64];
-        uint32_t room = ring_submit_room(client_side);
-        uint32_t n = MIN((uint32_t)random_below(64), room);
+        uint32_t n = MIN((uint32_t)random_below(64), ring_submit_room(bench->client));
+        int got;
 
-        n = MIN(n, N - n_sent);
-
+        n = MIN(n, n_total - n_sent);
         for (uint32_t i = 0; i < n; i++) {
-            sent[n_sent] = random_desc();
-            ring_submit(client_side, &sent[n_sent++]);
+            ring_submit(bench->client, &sent[n_sent++]);
         }
-        ring_submit_publish(client_side);
-        int taken = ring_take(daemon_side, descs, (uint32_t)random_below(64));
-        CHECK_GE(taken, 0);
-        CHECK_GE(ring_room(daemon_side), taken);
-        for (int i = 0; i < taken; i++) {
-            CHECK_MEM(&descs[i], &sent[n_taken], sizeof(descs[i]));
-            random_bytes(&answers[n_taken], sizeof(answers[n_taken]));
-            ring_complete(daemon_side, &answers[n_taken++]);
+        ring_submit_publish(bench->client);
+        got = ring_take(bench->front, descs, (uint32_t)random_below(64));
+        CHECK_GE(got, 0);
+        CHECK_GE(ring_room(bench->front), got);
+        CHECK_MEM(descs, &sent[n_taken], (size_t)got * sizeof(*descs));
+        for (int i = 0; i < got; i++) {
+            ring_complete(bench->front, &answers[n_taken++]);
         }
-        ring_publish(daemon_side);
-        int reaped = ring_reap(client_side, completions, (uint32_t)random_below(64));
-        CHECK_GE(reaped, 0);
-        for (int i = 0; i < reaped; i++) {
-            CHECK_MEM(&completions[i], &answers[n_reaped++], sizeof(completions[i]));
-        }
+        ring_publish(bench->front);
+        got = ring_reap(bench->client, completions, (uint32_t)random_below(64));
+        CHECK_GE(got, 0);
+        CHECK_MEM(completions, &answers[n_reaped], (size_t)got * sizeof(*completions));
+        n_reaped += (uint32_t)got;
     }
+    CHECK_EQ(n_taken, n_total);
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES);
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES);
 }
 
-static void test_the_room_counts_what_is_not_reaped(void)
+static void test_nothing_is_lost_where_indices_wrap(void)
 {
-    struct ring_desc desc = random_desc(), taken[RING_ENTRIES];
-    struct ring_completion completion = {.tag = 7};
+    pass_through(0, 3 * RING_ENTRIES);
+    pass_through(UINT32_MAX - 2 * RING_ENTRIES, 5 * RING_ENTRIES);
+    pass_through(UINT32_MAX, 3 * RING_ENTRIES);
+    pass_through(FAR - 3, 3 * RING_ENTRIES);
+}
 
-    make(0);
+/* All entries of both queues, across the wrap, and what is shown of them when. */
+static void test_full_queues(void)
+{
+    struct ring_bench *bench = ring_bench_new(UINT32_MAX - 9);
+    struct ring_desc *sent = random_new(RING_ENTRIES * sizeof(*sent));
+    struct ring_desc *taken = random_new(RING_ENTRIES * sizeof(*taken));
+    struct ring_completion *answers = random_new(RING_ENTRIES * sizeof(*answers));
+    struct ring_completion *reaped = random_new(RING_ENTRIES * sizeof(*reaped));
+
     for (uint32_t i = 0; i < RING_ENTRIES; i++) {
-        CHECK_EQ(ring_submit_room(client_side), RING_ENTRIES - i);
-        ring_submit(client_side, &desc);
+        CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES - i);
+        ring_submit(bench->client, &sent[i]);
     }
-    CHECK_EQ(ring_submit_room(client_side), 0);
-    CHECK_EQ(ring_take(daemon_side, taken, RING_ENTRIES), 0); /* not shown yet */
-    ring_submit_publish(client_side);
-    CHECK_EQ(ring_take(daemon_side, taken, RING_ENTRIES), RING_ENTRIES);
-    CHECK_EQ(ring_submit_room(client_side), 0);
-    CHECK_EQ(ring_room(daemon_side), RING_ENTRIES);
-    ring_complete(daemon_side, &completion);
-    CHECK_EQ(ring_room(daemon_side), RING_ENTRIES - 1);
-    CHECK_EQ(ring_reap(client_side, &completion, 1), 0);
-    ring_publish(daemon_side);
-    CHECK_EQ(ring_reap(client_side, &completion, 1), 1);
-    CHECK_EQ(ring_submit_room(client_side), 1);
-    CHECK_EQ(ring_room(daemon_side), RING_ENTRIES);
+    CHECK_EQ(ring_submit_room(bench->client), 0);
+    CHECK_EQ(ring_take(bench->front, taken, RING_ENTRIES), 0);
+    ring_submit_publish(bench->client);
+    CHECK_EQ(ring_take(bench->front, taken, RING_ENTRIES), RING_ENTRIES);
+    CHECK_MEM(taken, sent, RING_ENTRIES * sizeof(*sent));
+    CHECK_EQ(ring_take(bench->front, taken, RING_ENTRIES), 0);
+    for (uint32_t i = 0; i < RING_ENTRIES; i++) {
+        CHECK_EQ(ring_room(bench->front), RING_ENTRIES - i);
+        ring_complete(bench->front, &answers[i]);
+    }
+    CHECK_EQ(ring_room(bench->front), 0);
+    CHECK_EQ(ring_reap(bench->client, reaped, RING_ENTRIES), 0);
+    ring_publish(bench->front);
+    CHECK_EQ(ring_reap(bench->client, reaped, RING_ENTRIES), RING_ENTRIES);
+    CHECK_MEM(reaped, answers, RING_ENTRIES * sizeof(*answers));
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES);
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES);
 }
 
-static void test_impossible_indices_break_it(void)
+/* What was submitted needs room until it is reaped, taken or not, completed or not. */
+static void test_room(void)
 {
-    struct ring_desc desc;
-    struct ring_completion completion = {0};
-    uint64_t *words;
-    size_t n;
+    struct ring_bench *bench = ring_bench_new(UINT32_MAX);
 
-    make(100);
-    words = map_words(&n);
-    *sq_tail(words) = 100 + RING_ENTRIES;
-    CHECK_EQ(ring_take(daemon_side, &desc, 1), 1); /* nonsense, but possible */
-    *sq_tail(words) = 100 + 1 + RING_ENTRIES + 1;
-    CHECK_EQ(ring_take(daemon_side, &desc, 1), RING_BROKEN);
-    *sq_tail(words) = 100; /* behind what was taken */
-    CHECK_EQ(ring_take(daemon_side, &desc, 1), RING_BROKEN);
-    CHECK_EQ(ring_room(daemon_side), RING_ENTRIES);
-    cq_tail(words)[16] = 101; /* the client's head: nothing was ever completed */
-    CHECK_EQ(ring_room(daemon_side), RING_BROKEN);
-    cq_tail(words)[16] = 100;
-    *cq_tail(words) = 101; /* the other way: a completion of nothing */
-    CHECK_EQ(ring_reap(client_side, &completion, 1), RING_BROKEN);
-    munmap(words, n * sizeof(*words));
+    submit(bench, 10);
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES - 10);
+    take(bench, 7);
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES - 10);
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES);
+    complete(bench, 4);
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES - 10);
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES - 4);
+    reap(bench, 3);
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES - 7);
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES - 1);
+    reap(bench, 1);
+    take(bench, 3);
+    complete(bench, 6);
+    reap(bench, 6);
+    CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES);
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES);
 }
 
-static void test_a_wrong_memory_is_not_attached(void)
+/* The client may reap and submit at any moment: what was asked before a take may be too little. */
+static void test_room_after_a_take_is_enough(void)
 {
-    uint64_t *words;
-    size_t n;
-    struct ring *other;
+    struct ring_bench *bench = ring_bench_new(0);
+    int room_before;
 
-    make(0);
-    words = map_words(&n);
-    for (unsigned i = 0; i < 3; i++) { /* magic and layout; entries; offsets */
-        uint64_t was = words[i];
-
-        words[i] ^= UINT64_C(1) << (i == 1 ? 40 : 3);
-        CHECK_EQ(ring_attach(ring_fd(daemon_side), &other), -EINVAL);
-        words[i] = was;
-    }
-    int fd = memfd_create("test", MFD_CLOEXEC);
-    CHECK_EQ(ring_attach(fd, &other), -EINVAL);
-    close(fd);
-    munmap(words, n * sizeof(*words));
+    submit(bench, RING_ENTRIES);
+    take(bench, RING_ENTRIES);
+    complete(bench, 1);
+    room_before = ring_room(bench->front);
+    reap(bench, 1);
+    submit(bench, 1);
+    take(bench, 1);
+    CHECK_LT(room_before, RING_ENTRIES); /* as many as are to be completed now */
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES);
 }
 
 static void test_a_publisher_rings_for_a_sleeper_once(void)
 {
-    struct ring_desc desc = random_desc();
-    struct ring_completion completion = {0};
+    struct ring_bench *bench = ring_bench_new(0);
+    const struct ring_desc desc = random_desc();
+    const struct ring_completion completion = random_completion();
 
-    make(0);
-    ring_submit(client_side, &desc);
-    CHECK(!ring_has_work(daemon_side));       /* not shown yet */
-    CHECK(!ring_submit_publish(client_side)); /* nobody sleeps */
-    CHECK(ring_has_work(daemon_side));
-    CHECK(!ring_sleep(daemon_side)); /* there is something */
-    CHECK_EQ(ring_take(daemon_side, &desc, 1), 1);
-    CHECK(!ring_has_work(daemon_side));
-    CHECK(ring_sleep(daemon_side));
-    ring_submit(client_side, &desc);
-    CHECK(ring_submit_publish(client_side));
-    CHECK(!ring_submit_publish(client_side)); /* nothing new */
-    ring_submit(client_side, &desc);
-    CHECK(!ring_submit_publish(client_side)); /* it was woken already */
+    ring_submit(bench->client, &desc);
+    CHECK(!ring_has_work(bench->front));        /* not shown yet */
+    CHECK(!ring_submit_publish(bench->client)); /* nobody sleeps */
+    CHECK(ring_has_work(bench->front));
+    CHECK(!ring_sleep(bench->front)); /* there is something */
+    take(bench, 1);
+    CHECK(!ring_has_work(bench->front));
+    CHECK(ring_sleep(bench->front));
+    CHECK(!ring_submit_publish(bench->client)); /* nothing new */
+    ring_submit(bench->client, &desc);
+    CHECK(ring_submit_publish(bench->client));
+    ring_submit(bench->client, &desc);
+    CHECK(!ring_submit_publish(bench->client)); /* one sleep costs one ring */
+    take(bench, 2);
+    CHECK(ring_sleep(bench->front));
+    ring_awake(bench->front);
+    ring_submit(bench->client, &desc);
+    CHECK(!ring_submit_publish(bench->client)); /* it is awake for another reason */
 
-    CHECK(ring_client_sleep(client_side));
-    ring_complete(daemon_side, &completion);
-    CHECK(ring_publish(daemon_side));
-    CHECK(!ring_client_sleep(client_side));
-    CHECK_EQ(ring_reap(client_side, &completion, 1), 1);
-    CHECK(ring_client_sleep(client_side));
-    ring_client_awake(client_side);
-    ring_complete(daemon_side, &completion);
-    CHECK(!ring_publish(daemon_side));
+    CHECK(ring_client_sleep(bench->client));
+    CHECK(!ring_publish(bench->front)); /* nothing new */
+    ring_complete(bench->front, &completion);
+    CHECK(ring_publish(bench->front));
+    CHECK(!ring_client_sleep(bench->client)); /* there is something */
+    ring_complete(bench->front, &completion);
+    CHECK(!ring_publish(bench->front)); /* not asleep, then */
+    reap(bench, 2);
+    CHECK(ring_client_sleep(bench->client));
+    ring_client_awake(bench->client);
+    ring_complete(bench->front, &completion);
+    CHECK(!ring_publish(bench->front));
 }
 
-/* ---- two sides at once ---------------------------------------------------------------------- */
+/* ---- what cannot be ------------------------------------------------------------------------- */
 
-enum { N_PASSED = 200000 };
-static int bells[2]; /* the daemon's end, the client's */
-
-static void wait_for_bell(int fd)
-{
-    struct pollfd bell = {.fd = fd, .events = POLLIN};
-
-    if (poll(&bell, 1, 20000) == 0) {
-        CHECK_FAIL("a wake-up was lost");
-    }
-    channel_drain(fd, NULL);
-}
-
-/* The daemon's side: answers each descriptor with its tag, sleeping whenever there is none. */
-static void *answer_all(void *arg)
-{
-    uint32_t n_answered = 0;
-
-    (void)arg;
-    while (n_answered < N_PASSED) {
-        struct ring_desc descs[32];
-        int n = ring_take(daemon_side, descs, 32);
-
-        if (n == 0 && ring_sleep(daemon_side)) {
-            wait_for_bell(bells[0]);
-            ring_awake(daemon_side);
-        }
-        CHECK_GE(n, 0);
-        for (int i = 0; i < n; i++) {
-            struct ring_completion completion = {.tag = descs[i].tag, .job = descs[i].job};
-
-            ring_complete(daemon_side, &completion);
-        }
-        n_answered += (uint32_t)n;
-        if (ring_publish(daemon_side)) {
-            channel_ring(bells[0]);
-        }
-    }
-    return NULL;
-}
-
-static void submit_and_reap_all(void)
-{
-    uint32_t n_sent = 0, n_reaped = 0;
-
-    while (n_reaped < N_PASSED) {
-        struct ring_completion completions[32];
-        uint32_t room = ring_submit_room(client_side);
-        uint32_t n = MIN(room, (uint32_t)random_below(40));
-
-        n = MIN(n, N_PASSED - n_sent);
-
-        for (uint32_t i = 0; i < n; i++, n_sent++) {
-            ring_submit(
-                client_side,
-                &(struct ring_desc){.tag = n_sent * UINT64_C(0x9e3779b97f4a7c15), .job = n_sent});
-        }
-        if (ring_submit_publish(client_side)) {
-            channel_ring(bells[1]);
-        }
-        int got = ring_reap(client_side, completions, 32);
-        if (got == 0 && n_sent > n_reaped && ring_client_sleep(client_side)) {
-            wait_for_bell(bells[1]);
-            ring_client_awake(client_side);
-        }
-        CHECK_GE(got, 0);
-        for (int i = 0; i < got; i++, n_reaped++) {
-            CHECK_EQ(completions[i].job, n_reaped);
-            CHECK_EQ(completions[i].tag, n_reaped * UINT64_C(0x9e3779b97f4a7c15));
-        }
-    }
-}
-
-static void test_two_threads(void)
-{
-    pthread_t thread;
-
-    make(UINT32_MAX - N_PASSED / 2);
-    CHECK_EQ(channel_pair(true, bells), 0);
-    CHECK_EQ(pthread_create(&thread, NULL, answer_all, NULL), 0);
-    submit_and_reap_all();
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    close(bells[0]);
-    close(bells[1]);
-}
-
-static void test_two_processes(void)
-{
-    pid_t pid;
-    int status;
-
-    make(0);
-    CHECK_EQ(channel_pair(true, bells), 0);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        answer_all(NULL);
-        _exit(0);
-    }
-    submit_and_reap_all();
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECK_EQ(status, 0);
-    close(bells[0]);
-    close(bells[1]);
-}
-
-/* ---- a hostile client ----------------------------------------------------------------------- */
-
-struct mutator {
-    uint64_t *words;
-    size_t n_words;
-    uint32_t seed;
-    bool is_over;
+/* Distances of an index from where a side has come, that are out of reach both ways. */
+static const uint32_t unreachable[] = {
+    RING_ENTRIES + 1, RING_ENTRIES + 2, 2 * RING_ENTRIES, FAR - 1, FAR, FAR + 1, UINT32_MAX,
 };
 
-/* Overwrites any word at any time, the indices far more often than the rest. */
-static void *mutate(void *arg)
+/* Where indices of a bench start: they break in the same way before, at and after the wrap. */
+static const uint32_t starts[] = {0, 100, FAR, UINT32_MAX - 20, UINT32_MAX - 3};
+
+/* Of a ring with 20 submitted, 10 taken, 6 completed and 3 reaped. */
+static struct ring_bench *make_used(uint32_t first_index)
 {
-    struct mutator *mutator = arg;
-    uint64_t x = mutator->seed | 1;
-    const size_t cq_tail_at = ring_cq_offset() / 8; /* the daemon's own, which tells where it is */
-    const size_t interesting[] = {8 * 1, 8 * 2, ring_sq_offset() / 8, cq_tail_at + 8};
+    struct ring_bench *bench = ring_bench_new(first_index);
 
-    while (!__atomic_load_n(&mutator->is_over, __ATOMIC_RELAXED)) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        bool is_index = (x & 3) == 0;
-        size_t at = is_index ? interesting[(x >> 8) % ARRAY_SIZE(interesting)]
-                             : (x >> 8) % mutator->n_words;
-        uint64_t value = x * UINT64_C(0x2545f4914f6cdd1d);
+    submit(bench, 20);
+    take(bench, 10);
+    complete(bench, 6);
+    reap(bench, 3);
+    return bench;
+}
 
-        if (is_index && (x & 28) != 0) { /* mostly a likely one */
-            value = (uint32_t)(__atomic_load_n(&mutator->words[cq_tail_at], __ATOMIC_RELAXED) +
-                               (at == cq_tail_at + 8 ? -(x >> 60) : x >> 60));
-        }
-        if (at == cq_tail_at) {
-            continue;
-        }
-        __atomic_store_n(&mutator->words[at], value, __ATOMIC_RELAXED);
+static void test_a_submission_tail_that_cannot_be(void)
+{
+    struct ring_desc descs[4];
+    const struct ring_desc poison = random_desc();
+
+    for (size_t i = 0; i < ARRAY_SIZE(starts) * ARRAY_SIZE(unreachable); i++) {
+        const uint32_t start = starts[i / ARRAY_SIZE(unreachable)];
+        const uint32_t distance = unreachable[i % ARRAY_SIZE(unreachable)];
+        struct ring_bench *bench = make_used(start);
+        const size_t tail = ring_bench_sq(bench, RING_SQ_TAIL);
+
+        printf("# %u entries from %u\n", distance, start + 10);
+        ring_bench_set(bench, tail, start + 10 + distance);
+        descs[0] = poison;
+        CHECK_EQ(ring_take(bench->front, descs, 4), RING_BROKEN);
+        CHECK_EQ(ring_take(bench->front, descs, 0), RING_BROKEN);
+        CHECK_EQ(ring_take(bench->front, descs, 4), RING_BROKEN);
+        CHECK_MEM(descs, &poison, sizeof(poison));
+        CHECK(ring_has_work(bench->front)); /* to be looked at, that is */
+        CHECK(!ring_sleep(bench->front));
+        CHECK_EQ(ring_room(bench->front), RING_ENTRIES - 3);
+        /* The furthest that can be: nonsense, but within the queue. */
+        ring_bench_set(bench, tail, start + 10 + RING_ENTRIES);
+        take(bench, RING_ENTRIES);
+        CHECK_EQ(ring_take(bench->front, descs, 4), 0);
     }
-    return NULL;
 }
 
-/* A front end that takes and answers whatever comes; its memory is as it was, under a sanitizer. */
-static void serve_hostile(unsigned n_steps)
+static void test_a_completion_head_that_cannot_be(void)
 {
-    unsigned n_broken = 0, n_taken = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(starts) * ARRAY_SIZE(unreachable); i++) {
+        const uint32_t start = starts[i / ARRAY_SIZE(unreachable)];
+        const uint32_t distance = unreachable[i % ARRAY_SIZE(unreachable)];
+        struct ring_bench *bench = make_used(start);
+        const size_t head = ring_bench_cq(bench, RING_CQ_HEAD);
 
-    for (unsigned i = 0; i < n_steps || n_broken == 0 || n_taken == 0; i++) {
-        struct ring_desc descs[16];
-        int room = ring_room(daemon_side);
-        int n = ring_take(daemon_side, descs, 16);
+        printf("# %u entries before %u\n", distance, start + 6);
+        ring_bench_set(bench, head, start + 6 - distance);
+        CHECK_EQ(ring_room(bench->front), RING_BROKEN);
+        take(bench, 10); /* the other queue is as it was */
+        ring_bench_set(bench, head, start + 6 - RING_ENTRIES);
+        CHECK_EQ(ring_room(bench->front), 0);
+        ring_bench_set(bench, head, start + 6);
+        CHECK_EQ(ring_room(bench->front), RING_ENTRIES);
+    }
+}
 
-        CHECK_GE(room, RING_BROKEN);
-        CHECK_LE(room, (int)RING_ENTRIES);
-        CHECK_LE(n, 16);
-        for (int k = 0; k < n; k++) { /* a copy: it reads the same twice */
-            struct ring_desc again = descs[k];
+/* A client knows better: of 20 submitted and 3 reaped, 17 can be completed and no more. */
+static void test_a_completion_tail_that_cannot_be(void)
+{
+    const struct ring_completion poison = random_completion();
+    struct ring_completion completions[4];
 
-            CHECK_MEM(&again, &descs[k], sizeof(again));
-            ring_complete(daemon_side, &(struct ring_completion){.tag = again.tag});
-        }
-        n_broken += room < 0 || n < 0;
-        n_taken += n > 0 ? (unsigned)n : 0;
-        ring_publish(daemon_side);
-        if (!ring_sleep(daemon_side)) {
-            ring_awake(daemon_side);
+    for (size_t i = 0; i < ARRAY_SIZE(starts) * (1 + ARRAY_SIZE(unreachable)); i++) {
+        const uint32_t start = starts[i / (1 + ARRAY_SIZE(unreachable))];
+        const size_t which = i % (1 + ARRAY_SIZE(unreachable));
+        const uint32_t distance = which == 0 ? 18 : unreachable[which - 1];
+        struct ring_bench *bench = make_used(start);
+        const size_t tail = ring_bench_cq(bench, RING_CQ_TAIL);
+
+        printf("# %u entries from %u\n", distance, start + 3);
+        ring_bench_set(bench, tail, start + 3 + distance);
+        completions[0] = poison;
+        CHECK_EQ(ring_reap(bench->client, completions, 4), RING_BROKEN);
+        CHECK_EQ(ring_reap(bench->client, completions, 0), RING_BROKEN);
+        CHECK_MEM(completions, &poison, sizeof(poison));
+        CHECK(!ring_client_sleep(bench->client));
+        CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES - 17);
+        ring_bench_set(bench, tail, start + 3 + 17);
+        reap(bench, 17);
+        CHECK_EQ(ring_submit_room(bench->client), RING_ENTRIES);
+    }
+}
+
+/* How far a side has come itself it does not read from the memory: whatever stands there. */
+static void test_own_indices_are_not_read_back(void)
+{
+    struct ring_bench *bench = make_used(UINT32_MAX - 8);
+    const size_t mine[] = {ring_bench_cq(bench, RING_CQ_TAIL), ring_bench_sq(bench, RING_SQ_TAIL),
+                           ring_bench_cq(bench, RING_CQ_HEAD)};
+
+    ring_bench_set(bench, mine[0], (uint32_t)random_u64());
+    CHECK_EQ(ring_room(bench->front), RING_ENTRIES - 3);
+    complete(bench, 1);
+    CHECK_EQ(ring_bench_get(bench, mine[0]), UINT32_MAX - 8 + 7);
+    ring_bench_set(bench, mine[1], (uint32_t)random_u64());
+    submit(bench, 1);
+    CHECK_EQ(ring_bench_get(bench, mine[1]), UINT32_MAX - 8 + 21);
+    ring_bench_set(bench, mine[2], (uint32_t)random_u64());
+    reap(bench, 1);
+    CHECK_EQ(ring_bench_get(bench, mine[2]), UINT32_MAX - 8 + 4);
+    take(bench, 11);
+}
+
+static void test_attach_refuses_what_is_no_ring(void)
+{
+    struct ring_bench *bench = ring_bench_new(0);
+    struct ring *other = NULL;
+    int fd;
+
+    for (size_t at = 0; at < 24; at += sizeof(uint32_t)) {
+        uint32_t was = ring_bench_get(bench, at);
+
+        if (at != RING_AT_FIRST_INDEX) { /* any will do */
+            ring_bench_set(bench, at, was ^ (UINT32_C(1) << random_below(32)));
+            CHECK_EQ(ring_attach(ring_fd(bench->front), &other), -EINVAL);
+            ring_bench_set(bench, at, was);
         }
     }
-    printf("# %u descriptors taken, broken %u times\n", n_taken, n_broken);
+    fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK_EQ(ring_attach(fd, &other), -EINVAL); /* of another size */
+    CHECK_EQ(ftruncate(fd, (off_t)ring_size()), 0);
+    CHECK_LT(ring_attach(fd, &other), 0); /* may shrink under us */
+    CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    CHECK_EQ(ring_attach(fd, &other), -EINVAL); /* all zero */
+    CHECK_EQ(pwrite(fd, bench->shared, 24, 0), 24);
+    CHECK_EQ(ring_attach(fd, &other), 0);
+    ring_destroy(other);
+    close(fd);
+    CHECK_EQ(ring_attach(-1, &other), -EBADF);
 }
 
-static void test_a_mutator_thread(void)
+/* ---- a client written from the document ----------------------------------------------------- */
+
+/* Nothing of ring.h but its structs: what PROTOCOL.md says must be all there is to know. */
+static void test_a_client_written_from_the_document(void)
 {
-    struct mutator mutator = {.seed = (uint32_t)random_u64()};
-    pthread_t thread;
+    struct ring_bench *bench = ring_bench_new(UINT32_MAX - 1);
+    const uint32_t entries = ring_bench_get(bench, RING_AT_ENTRIES);
+    const size_t sq = ring_bench_get(bench, RING_AT_SQ), cq = ring_bench_get(bench, RING_AT_CQ);
+    uint32_t tail = ring_bench_get(bench, RING_AT_FIRST_INDEX), head = tail;
+    struct ring_completion answers[5];
+    struct ring_desc taken[5];
 
-    make(0);
-    mutator.words = map_words(&mutator.n_words);
-    CHECK_EQ(pthread_create(&thread, NULL, mutate, &mutator), 0);
-    serve_hostile(200000);
-    __atomic_store_n(&mutator.is_over, true, __ATOMIC_RELAXED);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    munmap(mutator.words, mutator.n_words * sizeof(uint64_t));
-}
+    CHECK_MEM(bench->shared, "GPPR", 4);
+    CHECK_EQ(entries, RING_ENTRIES);
+    CHECK_EQ(sq, ring_sq_offset());
+    CHECK_EQ(cq, ring_cq_offset());
+    CHECK(ring_sleep(bench->front));
+    for (uint32_t i = 0; i < ARRAY_SIZE(taken); i++) {
+        const struct ring_desc desc = random_desc();
 
-static void test_a_mutator_process(void)
-{
-    struct mutator mutator = {.seed = (uint32_t)random_u64()};
-    pid_t pid;
-
-    make(0);
-    mutator.words = map_words(&mutator.n_words);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        mutate(&mutator);
-        _exit(0);
+        memcpy(bench->shared + sq + RING_SQ_DESCS + tail++ % entries * 64, &desc, 64);
+        ring_bench_set(bench, sq + RING_SQ_TAIL, tail);
+        CHECK_EQ(ring_bench_get(bench, RING_AT_FRONT_END_SLEEP), i == 0);
+        ring_bench_set(bench, RING_AT_FRONT_END_SLEEP, 0);
+        CHECK_EQ(ring_take(bench->front, &taken[i], 1), 1);
+        CHECK_MEM(&taken[i], &desc, sizeof(desc));
     }
-    serve_hostile(200000);
-    kill(pid, SIGKILL);
-    CHECK_EQ(waitpid(pid, NULL, 0), pid);
-    munmap(mutator.words, mutator.n_words * sizeof(uint64_t));
+    ring_bench_set(bench, RING_AT_CLIENT_SLEEP, 1);
+    CHECK_EQ(ring_bench_get(bench, cq + RING_CQ_TAIL), head);
+    for (uint32_t i = 0; i < ARRAY_SIZE(answers); i++) {
+        answers[i] = random_completion();
+        ring_complete(bench->front, &answers[i]);
+    }
+    CHECK(ring_publish(bench->front));
+    CHECK_EQ(ring_bench_get(bench, RING_AT_CLIENT_SLEEP), 0);
+    for (uint32_t i = 0; head != ring_bench_get(bench, cq + RING_CQ_TAIL); i++) {
+        CHECK_MEM(bench->shared + cq + RING_CQ_COMPLETIONS + head++ % entries * 64, &answers[i],
+                  64);
+        ring_bench_set(bench, cq + RING_CQ_HEAD, head);
+        CHECK_EQ(ring_room(bench->front), RING_ENTRIES - ARRAY_SIZE(answers) + i + 1);
+    }
+    CHECK_EQ(head, tail);
 }
 
-CHECK_MAIN(CHECK_TEST(test_nothing_is_lost_where_indices_wrap),
-           CHECK_TEST(test_the_room_counts_what_is_not_reaped),
-           CHECK_TEST(test_impossible_indices_break_it),
-           CHECK_TEST(test_a_wrong_memory_is_not_attached),
-           CHECK_TEST(test_a_publisher_rings_for_a_sleeper_once), CHECK_TEST(test_two_threads),
-           CHECK_TEST(test_two_processes), CHECK_TEST(test_a_mutator_thread),
-           CHECK_TEST(test_a_mutator_process))
+CHECK_MAIN(CHECK_TEST(test_nothing_is_lost_where_indices_wrap), CHECK_TEST(test_full_queues),
+           CHECK_TEST(test_room), CHECK_TEST(test_room_after_a_take_is_enough),
+           CHECK_TEST(test_a_publisher_rings_for_a_sleeper_once),
+           CHECK_TEST(test_a_submission_tail_that_cannot_be),
+           CHECK_TEST(test_a_completion_head_that_cannot_be),
+           CHECK_TEST(test_a_completion_tail_that_cannot_be),
+           CHECK_TEST(test_own_indices_are_not_read_back),
+           CHECK_TEST(test_attach_refuses_what_is_no_ring),
+           CHECK_TEST(test_a_client_written_from_the_document))
