@@ -13,7 +13,7 @@
 #include "cuda/cuda_slots.h"
 #include "proto/util.h"
 
-#define N_PLACES (PRIORITY_COUNT * CUDA_SLOTS * LIMIT_CONSTS + 16)
+#define N_PLACES (CUDA_SLOTS_ALL * LIMIT_CONSTS + 16)
 
 struct cuda_const {
     uint64_t id;

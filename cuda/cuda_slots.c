@@ -36,8 +36,7 @@ static int explain_no_memory(int error, struct cuda_trouble *trouble)
     return cuda_trouble(trouble, STATUS_NO_MEMORY,
                         "the worker wants %u MiB of device memory for its slots; %zu of %zu MiB "
                         "are free",
-                        PRIORITY_COUNT * CUDA_SLOTS * (CUDA_SLOT_SIZE >> 20), n_free >> 20,
-                        n_all >> 20);
+                        CUDA_SLOTS_ALL * (CUDA_SLOT_SIZE >> 20), n_free >> 20, n_all >> 20);
 }
 
 static int allocate(struct cuda_slots *slots, struct cuda_trouble *ret_trouble)
@@ -69,7 +68,7 @@ int cuda_slots_create(struct cuda_slots **ret_slots, struct cuda_trouble *ret_tr
         return error;
     }
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all); i++) {
-        cuda_slots_put(slots, i % PRIORITY_COUNT, &slots->all[i]);
+        cuda_slots_put(slots, i / CUDA_SLOTS, &slots->all[i]);
     }
     *ret_slots = slots;
     return 0;

@@ -3,7 +3,7 @@
  * arrays of one launch, a header beside them (parameters and table of chunks) that is filled here
  * and copied there, and the event that says that all of it is done.
  *
- * Device memory: PRIORITY_COUNT * CUDA_SLOTS slots of CUDA_SLOT_SIZE, 624 MiB, allocated once.
+ * Device memory: CUDA_SLOTS_ALL slots of CUDA_SLOT_SIZE, 520 MiB, allocated once.
  *
  * Threads: create and destroy on the control thread, all else on the data thread.
  */
@@ -14,9 +14,11 @@
 
 struct cuda_const;
 
-#define CUDA_SLOTS     8u /* of each priority: twice what the scheduler keeps in flight of bulk */
-#define CUDA_SLOT_SIZE (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
-#define CUDA_TABLE     32u         /* works of one launch */
+#define CUDA_SLOTS      8u /* of urgent and of normal work each.  Not tuned */
+#define CUDA_BULK_SLOTS 4u /* fill the link; what more there is would be in urgent work's way */
+#define CUDA_SLOTS_ALL  (2 * CUDA_SLOTS + CUDA_BULK_SLOTS)
+#define CUDA_SLOT_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
+#define CUDA_TABLE      32u         /* works of one launch */
 
 /* Lies at the start of a slot's memory; only its used part is copied. */
 struct cuda_header {
@@ -54,7 +56,7 @@ struct cuda_slot {
 
 struct cuda_slots {
     struct cuda_slot *free[PRIORITY_COUNT];
-    struct cuda_slot all[PRIORITY_COUNT * CUDA_SLOTS];
+    struct cuda_slot all[CUDA_SLOTS_ALL];
     struct cuda_header *headers; /* pinned, one for each slot */
 };
 

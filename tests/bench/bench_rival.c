@@ -28,6 +28,7 @@
 #define PUSH_SIZE      (4u << 20)
 #define RING_PUSH_SIZE (32u << 20) /* the daemon cuts it into chunks */
 #define RING_WINDOW    4
+#define WORKER_DEPTH   4 /* chunks that the worker has on the device; more wait at it */
 
 struct options {
     const char *json;
@@ -87,7 +88,7 @@ static void prepare_plans(struct bench *bench)
         const struct direct_shape shape = {
             .subject = subjects[s],
             .chunk_size = bench->rig.front.caps.chunk_size,
-            .depth = MIN(bench->rig.front.caps.bulk_chunks, DIRECT_DEPTH_MAX),
+            .depth = WORKER_DEPTH,
             .wait = DIRECT_EVENTS,
         };
 

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define N_HELD_MAX (PRIORITY_COUNT * CUDA_SLOTS * LIMIT_CONSTS) /* by launches in flight */
+#define N_HELD_MAX (CUDA_SLOTS_ALL * LIMIT_CONSTS) /* by launches in flight */
 #define LARGEST    LIMIT_CONST_SIZE
 
 /* ---- the runtime ----------------------------------------------------------------------------- */
