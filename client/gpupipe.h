@@ -8,6 +8,9 @@
  *   - the same in an event loop: gpupipe_get_fd() is polled, gpupipe_dispatch() does the work
  *     (examples/poll_loop.c, examples/uv_loop.c).
  *
+ * A job's data travel through the socket, from and to any memory; or they lie in a ring, memory
+ * that the device has mapped, and do not travel (gpupipe_ring_open(), examples/ring.c).
+ *
  * Records: an op works on arrays of records, fixed numbers of bytes without gaps; how many bytes is
  * the op's affair (gpupipe_record_size(), gpupipe_op_describe()).  Sizes are bytes, times integer
  * nanoseconds, data little-endian.
@@ -203,7 +206,7 @@ struct gpupipe_job_opts {
     uint32_t window;   /* pushes under way at once, 1 to the limit "window"; 0: the default */
     uint64_t max_push; /* bytes of any one array of one push, to the limit "max_push"; 0: default */
     int is_unordered;  /* completions come as they are done, not in the order of submission */
-    struct gpupipe_ring *ring; /* where all arrays of all pushes lie; NULL: in any memory */
+    struct gpupipe_ring *ring; /* where all arrays of all pushes lie; NULL: anywhere */
 
     int no_ring; /* gpupipe_run(): send the data through the socket, whatever their size */
 };
@@ -213,12 +216,16 @@ struct gpupipe_job_opts {
 /*
  * A ring is memory that the daemon and its devices have mapped as well: the data of a job that is
  * opened with opts.ring are written there by the program, used where they lie, and read there.
- * Everything else is as with other memory, the end of gpupipe_submit() and gpupipe_reap() aside:
- * with rings they need no system call.
+ * Everything else is as with other memory, except that gpupipe_submit() and gpupipe_reap() need a
+ * system call only to wake a daemon that sleeps.  With GPUPIPE_TAIL_ZERO the library writes the
+ * zeros behind a short last record, for which the same piece of memory must have room.  Of a push
+ * that the daemon refuses the completion has the status, and no details.
  *
  * size: bytes for data, rounded up to a power of two; 0 is 64 MiB.  device: the one that will
  * mostly use it, by its name in the daemon's device list; NULL: any.  Blocks.  BUSY: others have
  * the memory now, try again after retry_ms.  QUOTA: this connection, or this user, has its share.
+ * When the daemon closes a ring (RING) or the connection is lost, what was under way comes back
+ * with that.
  */
 int gpupipe_ring_open(struct gpupipe_ring **ret_ring, struct gpupipe *gpupipe, uint64_t size,
                       const char *device);

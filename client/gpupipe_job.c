@@ -356,10 +356,16 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
     return 0;
 }
 
+struct shape {
+    bool is_reduce;
+    uint32_t varying;
+    uint32_t tails;
+};
+
 static int take_shape(const msgpack_object *result, void *ret, struct failure *ret_failure)
 {
     _cleanup_(free_pointer) struct manifest_op *ops = NULL;
-    struct gpupipe_job *shape = ret;
+    struct shape *shape = ret;
     uint32_t n_ops;
     int rc = codec_unpack_op_list_result(result, &ops, &n_ops, ret_failure);
 
@@ -369,12 +375,13 @@ static int take_shape(const msgpack_object *result, void *ret, struct failure *r
     if (rc == 0) {
         shape->is_reduce = ops[0].kind == OP_REDUCE;
         shape->varying = manifest_varying(&ops[0]);
+        shape->tails = ops[0].tails | TAIL_BIT(TAIL_ERROR);
     }
     return rc;
 }
 
 /* What job.open does not tell, and a descriptor must be written with. */
-static int ask_shape(struct gpupipe *gpupipe, const char *op, struct gpupipe_job *ret_shape,
+static int ask_shape(struct gpupipe *gpupipe, const char *op, struct shape *ret_shape,
                      struct failure *ret_failure)
 {
     struct msg_op_list msg = {0};
@@ -389,20 +396,37 @@ static int ask_shape(struct gpupipe *gpupipe, const char *op, struct gpupipe_job
     return rc;
 }
 
+static int check_tail(const struct msg_job_open *msg, const struct shape *shape,
+                      struct failure *ret_failure)
+{
+    if ((shape->tails & TAIL_BIT(TAIL_ZERO)) != 0) {
+        return 0;
+    }
+    return fail(ret_failure, STATUS_INVALID_PARAM, "tail", "op %s does not take tail \"zero\"",
+                msg->op.name);
+}
+
 int job_open_in_ring(struct gpupipe *gpupipe, const struct msg_job_open *msg,
                      struct gpupipe_ring *ring, struct gpupipe_job **ret_job,
                      struct failure *ret_failure)
 {
-    struct gpupipe_job shape;
+    struct msg_job_open whole = *msg;
     struct gpupipe_job *job;
+    struct shape shape;
     int rc = ask_shape(gpupipe, msg->op.name, &shape, ret_failure);
 
+    if (rc == 0 && msg->options.tail == TAIL_ZERO) {
+        /* The zeros are ours to write: the daemon sees whole records. */
+        rc = check_tail(msg, &shape, ret_failure);
+        whole.options.tail = TAIL_ERROR;
+    }
     if (rc == 0) {
-        rc = job_open(gpupipe, msg, &job, ret_failure);
+        rc = job_open(gpupipe, &whole, &job, ret_failure);
     }
     if (rc < 0) {
         return rc;
     }
+    job->tail = msg->options.tail;
     job->is_in_ring = true;
     job->ring = ring;
     job->is_reduce = shape.is_reduce;

@@ -287,6 +287,7 @@ static void on_open(struct server *server, uint32_t msgid, const struct msg_job_
         server->fold = 0;
     }
     server->is_in_rings = open->options.is_in_rings;
+    MUST(!server->is_in_rings || open->options.tail != TAIL_ZERO);
     codec_pack_job_opened(&server->packer, msgid, &opened);
     flush(server);
 }
@@ -424,6 +425,7 @@ static void on_op_list(struct server *server, uint32_t msgid, const struct msg_o
         .in = {{.name = "x", .dtype = DTYPE_U8, .n_dims = 1, .dims = {{.fixed = 4}}}},
         .out = {{.name = "y", .dtype = DTYPE_F32}},
         .min_parallel = 1,
+        .tails = TAIL_BIT(TAIL_ZERO),
         .tolerance = 0.1,
     };
     const struct manifest_op *const ops[] = {&op, &op};
