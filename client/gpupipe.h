@@ -296,8 +296,9 @@ struct gpupipe_completion {
 
 /*
  * One push, and wait for its answer.  n_values may be 0, opts NULL; of desc, job and n_records do
- * not count, and n_out is the op's number of outputs (also if it reduces).  Everything goes in one
- * message, so gpupipe_limit(gpupipe, "frame") bounds it.
+ * not count, and n_out is the op's number of outputs (also if it reduces).  From 1 MiB on the data
+ * are copied through a ring that the connection keeps for that, where the daemon has one to give;
+ * else everything goes in one message, which gpupipe_limit(gpupipe, "frame") bounds.
  *
  * *ret_completion, whose size is to be set, is untouched on failure; NULL: of no interest.
  */

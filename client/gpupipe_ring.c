@@ -407,7 +407,6 @@ static int create(struct gpupipe *gpupipe, const struct msg_ring_opened *opened,
         return fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "cannot map a ring: %s",
                     strerror(-rc));
     }
-    prefault(ring->data, ring->size);
     arm(ring);
     ring->next = gpupipe->rings;
     gpupipe->rings = ring;
@@ -494,6 +493,9 @@ int gpupipe_ring_open(struct gpupipe_ring **ret_ring, struct gpupipe *gpupipe, u
 
     if (rc == 0) {
         rc = rings_open(gpupipe, size, device, ret_ring, &failure);
+        if (rc == 0) {
+            prefault((*ret_ring)->data, (*ret_ring)->size);
+        }
         connection_announce(gpupipe);
     }
     return error_record(gpupipe, rc, &failure);

@@ -31,7 +31,7 @@ struct gpupipe_ring {
     uint16_t free_slots[RING_ENTRIES];  /* a stack: those that are NULL */
 };
 
-/* The last steps of gpupipe_ring_open() and gpupipe_ring_close(). */
+/* Without touching its data beforehand, as gpupipe_ring_open() does. */
 int rings_open(struct gpupipe *gpupipe, uint64_t size, const char *device,
                struct gpupipe_ring **ret_ring, struct failure *ret_failure);
 void *rings_alloc(struct gpupipe_ring *ring, uint64_t size, struct failure *ret_failure);
