@@ -9,8 +9,10 @@
  * further threads a backend has are its own.
  *
  * Ownership: a segment's mapping belongs to the worker and stays from segment_add until after
- * segment_drop.  The front end drops a segment only when nothing issued names it.  issue() copies
- * the table; the arrays stay untouched by others until the work's completion has been polled.
+ * segment_drop.  Segments come and go at any time between open and close, while the data thread
+ * issues work that names others; no work names one before segment_add has returned 0, and the front
+ * end drops it only when nothing issued names it.  issue() copies the table; the arrays stay
+ * untouched by others until the work's completion has been polled.
  *
  * Order: work of a higher priority is begun before work of a lower one that has not begun; within a
  * priority work begins in order of issue, and may complete in any.
@@ -82,7 +84,11 @@ struct device_backend {
     /* Waits for what has begun, drops what has not.  NULL is fine. */
     void (*close)(struct device *device);
 
-    /* Control thread: make size bytes at base usable by issue(), as segment id. */
+    /*
+     * Control thread: make size bytes at base usable by issue(), as segment id.  Where that fails
+     * the device is as it was, without the segment, and the worker goes on; that the device itself
+     * is lost, poll() tells.
+     */
     int (*segment_add)(struct device *device, uint32_t id, void *base, size_t size,
                        struct failure *ret_failure);
     void (*segment_drop)(struct device *device, uint32_t id);
