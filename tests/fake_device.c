@@ -82,7 +82,12 @@ static void fake_close(struct device *device)
 static int fake_segment_add(struct device *device, uint32_t id, void *base, size_t size,
                             struct failure *ret_failure)
 {
-    (void)device, (void)id, (void)base, (void)size, (void)ret_failure;
+    const char *most = getenv("FAKE_SEGMENT_MOST");
+
+    (void)device, (void)base;
+    if (most != NULL && size > strtoull(most, NULL, 10)) {
+        return fail(ret_failure, STATUS_NO_MEMORY, NULL, FAKE_REFUSAL, id);
+    }
     return 0;
 }
 

@@ -9,6 +9,7 @@
  * Its environment says which devices there are:
  *     FAKE_DEVICES=3      so many, of the UUIDs FAKE-0, FAKE-1, ... (default: one without)
  *     FAKE_BROKEN=02      those of these indices cannot be opened: FAKE_BREAK
+ *     FAKE_SEGMENT_MOST=N segments of more bytes cannot be registered: FAKE_REFUSAL
  *     FAKE_UUID_FILE=F    while there is a file F, its first line is the UUID of any of them
  */
 #pragma once
@@ -20,8 +21,9 @@
 
 #define FAKE_ERROR                                                                                 \
     "fakeCopy(to, from): fakeErrorOutOfCoffee (7) at fake.c:12; 24 bytes wanted, 8 free"
-#define FAKE_BREAK "fake device %u is broken"
-#define FAKE_LOSS  "fakeQuery(event): fakeErrorIllegalAddress (700) at fake.c:34"
+#define FAKE_BREAK   "fake device %u is broken"
+#define FAKE_REFUSAL "fakeRegister(segment %u): fakeErrorOutOfSugar (8) at fake.c:56"
+#define FAKE_LOSS    "fakeQuery(event): fakeErrorIllegalAddress (700) at fake.c:34"
 
 #define FAKE_IN_NS      3u
 #define FAKE_COMPUTE_NS UINT64_C(5000000000)

@@ -180,15 +180,22 @@ void front_ping(struct front *front)
     front_expect(front, CONTROL_PONG, &answer);
 }
 
-void *front_lend_segment(struct front *front, uint32_t id, int fd, size_t size)
+static void send_segment_add(struct front *front, uint32_t id, int fd, size_t size)
 {
     struct control_message message = {.type = CONTROL_SEGMENT_ADD, .abi = WORKER_ABI};
 
-    CHECK_EQ(shm_map(fd, size, &front->segments[id].base), 0);
-    front->segments[id].size = size;
     message.segment.id = id;
     message.segment.size = size;
     front_send(front, &message, &fd, 1);
+}
+
+void *front_lend_segment(struct front *front, uint32_t id, int fd, size_t size)
+{
+    struct control_message message;
+
+    CHECK_EQ(shm_map(fd, size, &front->segments[id].base), 0);
+    front->segments[id].size = size;
+    send_segment_add(front, id, fd, size);
     front_expect(front, CONTROL_SEGMENT_OK, &message);
     CHECK_EQ(message.segment.id, id);
     return front->segments[id].base;
@@ -204,6 +211,17 @@ void *front_add_segment(struct front *front, uint32_t id, size_t size)
     close(fd);
     memset(base, 0xa5, size);
     return base;
+}
+
+void front_expect_refusal(struct front *front, uint32_t id, int fd, size_t size, const char *words)
+{
+    struct control_message message;
+
+    send_segment_add(front, id, fd, size);
+    front_expect(front, CONTROL_SEGMENT_REFUSED, &message);
+    CHECK_EQ(message.segment_refused.id, id);
+    CHECK_NE(message.segment_refused.failure.status, STATUS_OK);
+    CHECK_HAS(message.segment_refused.failure.message, words);
 }
 
 void front_drop_segment(struct front *front, uint32_t id)

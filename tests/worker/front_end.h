@@ -74,6 +74,8 @@ void front_ping(struct front *front);
 void *front_add_segment(struct front *front, uint32_t id, size_t size);
 /* The same with a memfd that is there already, as it is filled. */
 void *front_lend_segment(struct front *front, uint32_t id, int fd, size_t size);
+/* Ask for a segment that the worker cannot have: it refuses, and says these words. */
+void front_expect_refusal(struct front *front, uint32_t id, int fd, size_t size, const char *words);
 void front_drop_segment(struct front *front, uint32_t id);
 /* Index of an op by its name. */
 uint32_t front_op(const struct front *front, const char *name);

@@ -5,12 +5,14 @@
  * GPUPIPE_WORKER is the program, whatever its backend; GPUPIPE_BACKEND says which that is.  A
  * backend that finds no device says so in place of its greeting, and the test is skipped.
  */
+#include "proto/shm.h"
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/random.h"
 #include "tests/worker/front_end.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #define REAL         "GPUPIPE_WORKER"
 #define SEGMENT_SIZE (1u << 20)
@@ -258,6 +260,94 @@ static void test_reduce_of_nothing(void)
     CHECK(out[128] == 0.0);
 }
 
+/* ---- segments that come and go -------------------------------------------------------------- */
+
+/* A whole segment, doubled into another. */
+static struct work_entry doubling(uint32_t from, uint32_t to)
+{
+    return (struct work_entry){.n_records = SEGMENT_SIZE / sizeof(float),
+                               .ref = {WORK_REF(from, 0), WORK_REF(from, 0), WORK_REF(to, 0)}};
+}
+
+static void check_doubled(const float *x, const float *z)
+{
+    for (uint32_t i = 0; i < SEGMENT_SIZE / sizeof(float); i++) {
+        CHECK(z[i] == 2 * x[i]); /* exact */
+    }
+}
+
+/* y = x + x */
+static void start_doubling(void)
+{
+    const struct value a = {.name = "a", .kind = VALUE_FLOAT, .f = 1};
+    uint8_t params[LIMIT_PARAM_BYTES];
+    struct failure failure;
+    uint32_t op;
+
+    front_start_ready(&front, REAL, 0);
+    op = front_op(&front, "saxpy");
+    CHECK_EQ(manifest_pack(&front.ops[op], &a, 1, params, &failure), 0);
+    front_set_job(&front, 0, op, params, sizeof(params));
+}
+
+/* While work that names others is in flight, again and again under the same id. */
+static void test_segments_come_and_go(void)
+{
+    enum { N_TIMES = 20, N_BEHIND = 4 };
+    struct front_answer answers[N_BEHIND];
+    float *x, *z;
+
+    start_doubling();
+    x = front_add_segment(&front, 1, SEGMENT_SIZE);
+    z = front_add_segment(&front, 2, SEGMENT_SIZE);
+    random_floats(x, SEGMENT_SIZE / sizeof(float));
+    for (uint32_t i = 0; i < N_TIMES; i++) {
+        float *come;
+
+        for (uint32_t k = 0; k < N_BEHIND; k++) {
+            front_submit(&front, PRIORITY_BULK, doubling(1, 2));
+        }
+        come = front_add_segment(&front, 3, SEGMENT_SIZE << (i % 3));
+        front_await(&front, answers, N_BEHIND);
+        CHECK_EQ(front_run(&front, PRIORITY_NORMAL, doubling(1, 3)).status, STATUS_OK);
+        check_doubled(x, come);
+        for (uint32_t k = 0; k < N_BEHIND; k++) {
+            front_submit(&front, PRIORITY_BULK, doubling(1, 2));
+        }
+        front_drop_segment(&front, 3);
+        front_await(&front, answers, N_BEHIND);
+        CHECK_EQ(answers[N_BEHIND - 1].result.status, STATUS_OK);
+        shm_unmap(front.segments[3].base, front.segments[3].size);
+        front.segments[3].base = NULL;
+    }
+    check_doubled(x, z);
+    CHECK_EQ(front_run(&front, PRIORITY_NORMAL, doubling(1, 3)).status, STATUS_RANGE);
+}
+
+/* A descriptor that is no memfd, one that may shrink, more bytes than it has: each is refused. */
+static void test_segments_that_it_cannot_have(void)
+{
+    int loose_fd = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = shm_create("segment", SEGMENT_SIZE);
+    float *x, *z;
+
+    CHECK_GE(fd, 0);
+    CHECK_EQ(ftruncate(loose_fd, SEGMENT_SIZE), 0);
+    start_doubling();
+    x = front_add_segment(&front, 1, SEGMENT_SIZE);
+    random_floats(x, SEGMENT_SIZE / sizeof(float));
+    front_expect_refusal(&front, 2, front.doorbell_fd, SEGMENT_SIZE, "segment 2");
+    front_expect_refusal(&front, 2, loose_fd, SEGMENT_SIZE, "1048576 bytes");
+    front_expect_refusal(&front, 2, fd, 2 * SEGMENT_SIZE, "2097152 bytes");
+    front_expect_refusal(&front, 2, fd, 0, "0 bytes");
+    close(loose_fd);
+    CHECK_EQ(front_run(&front, PRIORITY_NORMAL, doubling(1, 2)).status, STATUS_RANGE);
+    z = front_lend_segment(&front, 2, fd, SEGMENT_SIZE);
+    close(fd);
+    CHECK_EQ(front_run(&front, PRIORITY_NORMAL, doubling(1, 2)).status, STATUS_OK);
+    check_doubled(x, z);
+}
+
 /* ---- parameters that are wrong --------------------------------------------------------------- */
 
 /* Parameters that no front end packs: a record of nothing, and one larger than a segment may be. */
@@ -287,4 +377,5 @@ static void test_bad_parameters(void)
 CHECK_MAIN(CHECK_TEST(test_probe), CHECK_TEST(test_command_line), CHECK_TEST(test_greeting),
            CHECK_TEST(test_process_settings), CHECK_TEST(test_map_over_several_segments),
            CHECK_TEST(test_reduce), CHECK_TEST(test_reduce_of_nothing),
+           CHECK_TEST(test_segments_come_and_go), CHECK_TEST(test_segments_that_it_cannot_have),
            CHECK_TEST(test_bad_parameters))

@@ -157,18 +157,6 @@ static void test_wrong_queues(void)
     expect_fatal("cannot map the job block");
 }
 
-static void check_refuses_segment(uint32_t id, size_t size, int fd, const char *words)
-{
-    struct control_message message = message_of(CONTROL_SEGMENT_ADD);
-
-    message.segment.id = id;
-    message.segment.size = size;
-    front_send(&front, &message, &fd, 1);
-    front_expect(&front, CONTROL_SEGMENT_REFUSED, &message);
-    CHECK_EQ(message.segment_refused.id, id);
-    CHECK_HAS(message.segment_refused.failure.message, words);
-}
-
 static void test_wrong_segments(void)
 {
     struct control_message message = message_of(CONTROL_SEGMENT_DROP);
@@ -182,9 +170,9 @@ static void test_wrong_segments(void)
 
     front_start_ready(&front, REAL, 0);
     front_add_segment(&front, 1, 4096);
-    check_refuses_segment(1, 4096, fd, "segment 1");
-    check_refuses_segment(1 << 16, 4096, fd, "segment 65536");
-    check_refuses_segment(0, 8192, fd, "8192 bytes");
+    front_expect_refusal(&front, 1, fd, 4096, "segment 1");
+    front_expect_refusal(&front, 1 << 16, fd, 4096, "segment 65536");
+    front_expect_refusal(&front, 0, fd, 8192, "8192 bytes");
     front_add_segment(&front, 0, 4096); /* and goes on */
     close(fd);
 }

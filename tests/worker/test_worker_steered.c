@@ -6,11 +6,13 @@
 #include "proto/shm.h"
 #include "proto/util.h"
 #include "tests/check.h"
+#include "tests/fake_device.h"
 #include "tests/fake_ops.h"
 #include "tests/random.h"
 #include "tests/worker/front_end.h"
 
 #define FAKE         "GPUPIPE_FAKE_WORKER"
+#define FAKE_DEVICE  "GPUPIPE_FAKE_DEVICE"
 #define SEGMENT_SIZE (1u << 20)
 
 static struct front front; /* of the running test */
@@ -489,8 +491,31 @@ static void test_a_dropped_segment_is_gone(void)
     CHECK_EQ(memory[OUT_OFFSET / 4], 27);
 }
 
+/* A device that cannot register it: what was mapped is unmapped, and the id is free again. */
+static void test_a_segment_that_the_device_refuses(void)
+{
+    struct work_result result;
+    char words[128];
+    int fd = shm_create("segment", 2 * SEGMENT_SIZE);
+
+    CHECK_GE(fd, 0);
+    setenv("FAKE_SEGMENT_MOST", "1048576", 1);
+    front_start_ready(&front, FAKE_DEVICE, 0);
+    unsetenv("FAKE_SEGMENT_MOST");
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    snprintf(words, sizeof(words), FAKE_REFUSAL, 0u);
+    front_expect_refusal(&front, 0, fd, 2 * SEGMENT_SIZE, words);
+    result = front_run(&front, PRIORITY_NORMAL, affine_entry(0));
+    CHECK_EQ(result.status, STATUS_RANGE);
+    front_lend_segment(&front, 0, fd, SEGMENT_SIZE);
+    close(fd);
+    result = front_run(&front, PRIORITY_NORMAL, affine_entry(0));
+    CHECK_EQ(result.status, STATUS_OK);
+}
+
 CHECK_MAIN(CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
            CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
            CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
            CHECK_TEST(test_constants), CHECK_TEST(test_ends_that_lie),
-           CHECK_TEST(test_a_dropped_segment_is_gone))
+           CHECK_TEST(test_a_dropped_segment_is_gone),
+           CHECK_TEST(test_a_segment_that_the_device_refuses))
