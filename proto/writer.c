@@ -6,6 +6,10 @@
  * writer_queue() fills the addresses in.  From then on the list shrinks from the front as its bytes
  * leave.
  *
+ * A message with descriptors begins a sendmsg() of its own, and no other message is in it: only so
+ * can a reader tell whose they are.  The first byte takes them all along; what is left of the
+ * message then is like any other.
+ *
  * Threads: whoever owns the socket.
  */
 #include "proto/writer.h"
@@ -238,13 +242,19 @@ void writer_queue(struct writer *writer, struct writer_message *message)
     writer->end = &message->next;
 }
 
+/* May this message leave in one sendmsg() with the first? */
+static bool goes_with_first(const struct writer *writer, const struct writer_message *message)
+{
+    return message == writer->first || (message->n_fds == 0 && writer->first->n_fds == 0);
+}
+
 /* Collect what leaves next, at most budget bytes; across messages, so that many small ones cost
- * one system call, but for one with descriptors, which go with its first byte. */
+ * one system call. */
 static size_t gather(const struct writer *writer, size_t budget, struct iovec iov[WRITER_IOV_MAX])
 {
     size_t n = 0;
 
-    for (const struct writer_message *m = writer->first; m != NULL && (n == 0 || m->n_fds == 0);
+    for (const struct writer_message *m = writer->first; m != NULL && goes_with_first(writer, m);
          m = m->next) {
         for (size_t i = m->first; i < m->n_iov; i++) {
             if (n == WRITER_IOV_MAX || budget == 0) {
@@ -306,22 +316,24 @@ static void retire(struct writer *writer, size_t size)
 int writer_send(struct writer *writer, int fd, size_t budget)
 {
     while (writer->first != NULL) {
+        struct writer_message *first = writer->first;
         struct iovec iov[WRITER_IOV_MAX];
-        size_t n_iov = gather(writer, budget, iov);
-        ssize_t n = 0;
+        size_t n_iov;
+        ssize_t n;
 
-        if (n_iov == 0 && writer->waiting > 0) {
+        if (first->left == 0) { /* the next one's descriptors need a byte of their own message */
+            retire(writer, 0);
+            continue;
+        }
+        n_iov = gather(writer, budget, iov);
+        if (n_iov == 0) {
             return 0;
         }
-        if (n_iov > 0) {
-            n = channel_send_fds(fd, iov, n_iov, writer->first->fds, writer->first->n_fds);
-        }
-        if (n > 0 && writer->first->n_fds > 0) {
-            drop_fds(writer->first);
-        }
+        n = channel_send_fds(fd, iov, n_iov, first->fds, first->n_fds);
         if (n < 0) {
             return n == -EAGAIN ? 0 : (int)n;
         }
+        drop_fds(first);
         budget -= (size_t)n;
         retire(writer, (size_t)n);
     }

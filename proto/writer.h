@@ -32,7 +32,8 @@ int writer_add_copy(struct writer_message *message, const void *bytes, size_t si
 int writer_add_ref(struct writer_message *message, const void *bytes, size_t size);
 /*
  * Have descriptors (at most CHANNEL_FDS_MAX, once) go with the message's first byte; copies are
- * kept until then.  0 or -errno.
+ * kept until then.  No byte of another message is sent together with them: they are those of the
+ * message that the last byte of the recvmsg() that brings them belongs to.  0 or -errno.
  */
 int writer_add_fds(struct writer_message *message, const int *fds, uint32_t n_fds);
 /* Give up a message that was begun and not queued; on_sent is not called. */
