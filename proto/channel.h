@@ -23,7 +23,14 @@
  */
 ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret_had_fds);
 
-/* The same, but descriptors are taken: up to max of them, in *ret_n_fds; further ones are closed.
+/*
+ * The same, but descriptors are taken: up to max of them, in *ret_n_fds; further ones are closed.
+ * It is fewer than were sent where this process may not have so many.
+ *
+ * What Linux does on a stream: they come with the first byte of the sendmsg that carried them.
+ * Bytes of earlier sends without descriptors may lie before that byte in the same recvmsg, and
+ * nothing tells how many.  But no recvmsg goes on behind that sendmsg's bytes: so its *last* byte
+ * is always one that was sent together with the descriptors, and two sends' never mix.
  */
 ssize_t channel_receive_fds(int fd, const struct iovec *iov, size_t n_iov, int *ret_fds,
                             uint32_t max, uint32_t *ret_n_fds);

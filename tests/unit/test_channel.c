@@ -268,6 +268,150 @@ static void test_descriptors_on_a_stream_never_arrive(void)
     close(pipes[0]);
 }
 
+/* A stream whose other end accepts descriptors. */
+static int stream[2];
+
+static void close_stream(void *arg)
+{
+    (void)arg;
+    close(stream[0]);
+    close(stream[1]);
+}
+
+static void open_stream(void)
+{
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream), 0);
+    check_at_end(close_stream, NULL);
+}
+
+/* These bytes, with n_fds ends of pipes that hold first, first + 1, ... */
+static void stream_send(const char *bytes, uint8_t first, uint32_t n_fds)
+{
+    struct iovec iov = {(void *)bytes, strlen(bytes)};
+    int pipes[CHANNEL_FDS_MAX][2], ends[CHANNEL_FDS_MAX] = {0};
+
+    for (uint32_t i = 0; i < n_fds; i++) {
+        make_pipe_with((uint8_t)(first + i), pipes[i]);
+        ends[i] = pipes[i][0];
+    }
+    CHECK_EQ(channel_send_fds(stream[0], &iov, 1, ends, n_fds), strlen(bytes));
+    for (uint32_t i = 0; i < n_fds; i++) {
+        close(pipes[i][0]);
+        close(pipes[i][1]);
+    }
+}
+
+/* One receive of at most room bytes brings just these, and these descriptors. */
+static void check_stream_brings(size_t room, const char *bytes, uint8_t first, uint32_t n_fds)
+{
+    uint8_t got[64], byte;
+    struct iovec iov = {got, room};
+    int fds[CHANNEL_FDS_MAX];
+    uint32_t n = 0;
+
+    memset(got, 0xa5, sizeof(got));
+    CHECK_EQ(channel_receive_fds(stream[1], &iov, 1, fds, CHANNEL_FDS_MAX, &n), strlen(bytes));
+    CHECK_MEM(got, bytes, strlen(bytes));
+    CHECK_EQ(n, n_fds);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_EQ(fcntl(fds[i], F_GETFD), FD_CLOEXEC);
+        CHECK_EQ(read(fds[i], &byte, 1), 1);
+        CHECK_EQ(byte, first + i);
+        close(fds[i]);
+    }
+}
+
+/* Their place is not told: bytes sent before may come along, bytes sent behind never do. */
+static void test_a_receive_ends_with_the_bytes_that_carried_descriptors(void)
+{
+    open_stream();
+    stream_send("abc", 0, 0);
+    stream_send("de", 0, 0);
+    stream_send("fgh", 10, 3);
+    stream_send("ij", 0, 0);
+    check_stream_brings(64, "abcdefgh", 10, 3);
+    check_stream_brings(64, "ij", 0, 0);
+}
+
+static void test_descriptors_of_two_sends_never_mix(void)
+{
+    open_stream();
+    stream_send("ab", 10, 2);
+    stream_send("cd", 20, CHANNEL_FDS_MAX);
+    stream_send("ef", 30, 1);
+    check_stream_brings(64, "ab", 10, 2);
+    check_stream_brings(64, "cd", 20, CHANNEL_FDS_MAX);
+    check_stream_brings(64, "ef", 30, 1);
+}
+
+static void test_descriptors_come_with_the_first_byte(void)
+{
+    open_stream();
+    stream_send("ab", 0, 0);
+    stream_send("cdef", 10, 2);
+    stream_send("gh", 20, 1);
+    stream_send("i", 0, 0);
+    check_stream_brings(2, "ab", 0, 0);
+    check_stream_brings(1, "c", 10, 2);
+    check_stream_brings(1, "d", 0, 0);
+    check_stream_brings(3, "efg", 20, 1);
+    check_stream_brings(3, "hi", 0, 0);
+}
+
+/* The kernel cuts a send into pieces; only the first carries them, and it may end a receive. */
+static void test_descriptors_of_a_long_send_come_once(void)
+{
+    static uint8_t sent[150000], got[150000];
+    struct iovec iov = {sent, sizeof(sent)};
+    size_t n_got = 0, n_sent;
+    uint32_t n_fds_got = 0;
+    ssize_t n;
+
+    open_stream();
+    random_bytes(sent, sizeof(sent));
+    n = channel_send_fds(stream[0], &iov, 1, (int[]){0, 0}, 2);
+    CHECK_GT(n, 0);
+    n_sent = (size_t)n;
+    while (n_got < n_sent) {
+        struct iovec place = {got + n_got, sizeof(got) - n_got};
+        int fds[CHANNEL_FDS_MAX];
+        uint32_t n_fds = 0;
+
+        n = channel_receive_fds(stream[1], &place, 1, fds, CHANNEL_FDS_MAX, &n_fds);
+        CHECK_GT(n, 0);
+        for (uint32_t i = 0; i < n_fds; i++) {
+            close(fds[i]);
+        }
+        CHECK_EQ(n_fds, n_got == 0 ? 2 : 0);
+        n_got += (size_t)n;
+        n_fds_got += n_fds;
+    }
+    CHECK_EQ(n_fds_got, 2);
+    CHECK_EQ(n_got, n_sent);
+    CHECK_MEM(got, sent, n_sent);
+}
+
+static void test_descriptors_that_a_client_has_no_room_for_are_closed(void)
+{
+    uint8_t byte;
+    struct iovec iov = {&byte, 1};
+    uint32_t n_fds = 0;
+    int fds[1], n_before;
+
+    open_stream();
+    stream_send("x", 10, 3);
+    n_before = check_count_fds();
+    CHECK_EQ(channel_receive_fds(stream[1], &iov, 1, fds, 1, &n_fds), 1);
+    CHECK_EQ(n_fds, 1);
+    CHECK_EQ(check_count_fds(), n_before + 1);
+    CHECK_EQ(read(fds[0], &byte, 1), 1);
+    CHECK_EQ(byte, 10);
+    close(fds[0]);
+    n_fds = 4711;
+    CHECK_EQ(channel_receive_fds(stream[1], &iov, 1, fds, 1, &n_fds), -EAGAIN);
+    CHECK_EQ(n_fds, 4711);
+}
+
 static void test_a_stream_without_room_says_again(void)
 {
     uint8_t bytes[4096];
@@ -470,6 +614,11 @@ CHECK_MAIN(CHECK_TEST(test_a_packet_carries_bytes_and_descriptors),
            CHECK_TEST(test_too_many_descriptors_on_the_way_say_again),
            CHECK_TEST(test_a_doorbell_rings_once_however_often),
            CHECK_TEST(test_descriptors_on_a_stream_never_arrive),
+           CHECK_TEST(test_a_receive_ends_with_the_bytes_that_carried_descriptors),
+           CHECK_TEST(test_descriptors_of_two_sends_never_mix),
+           CHECK_TEST(test_descriptors_come_with_the_first_byte),
+           CHECK_TEST(test_descriptors_of_a_long_send_come_once),
+           CHECK_TEST(test_descriptors_that_a_client_has_no_room_for_are_closed),
            CHECK_TEST(test_a_stream_without_room_says_again), CHECK_TEST(test_listen_and_connect),
            CHECK_TEST(test_the_longest_path_and_one_more),
            CHECK_TEST(test_a_second_instance_is_refused),
