@@ -19,6 +19,10 @@
  *               -> HEAD      its last byte is in the sink
  *     DRAINING  -> HEAD      its last byte is gone
  *
+ * Descriptors of one read are `fresh` until it is known whether they belong to the message under
+ * way: when that ends with the read's last byte, or when more is received first.  Then they are
+ * among its `own`, and `complete` with it, for whoever takes them.
+ *
  * Threads: whoever owns the socket.
  */
 #include "proto/reader.h"
@@ -45,14 +49,20 @@ _Static_assert(HEAD_STEP <= LIMIT_ELEMENTS, "a step fits behind the head");
 
 enum reader_state { STATE_HEAD, STATE_ASKING, STATE_FILLING, STATE_DRAINING, STATE_STOPPED };
 
+struct fds {
+    uint32_t n;
+    int fds[CHANNEL_FDS_MAX];
+};
+
 struct reader {
     const struct reader_callbacks *callbacks;
     void *owner;
     enum reader_state state;
     struct guard guard;
     uint64_t n_received;
-    int fds[CHANNEL_FDS_MAX];
-    uint32_t n_fds;
+    struct fds complete; /* of the last whole message that had some, not taken yet */
+    struct fds own;      /* of the message under way */
+    struct fds fresh;    /* of the message that the last byte received belongs to */
 
     /* The payload under way. */
     uint64_t payload_left;
@@ -87,12 +97,50 @@ int reader_create(struct reader **ret_reader, enum guard_role role,
     return 0;
 }
 
+static void close_fds(struct fds *fds)
+{
+    while (fds->n > 0) {
+        close(fds->fds[--fds->n]);
+    }
+}
+
 void reader_destroy(struct reader *reader)
 {
-    while (reader != NULL && reader->n_fds > 0) {
-        close(reader->fds[--reader->n_fds]);
+    if (reader == NULL) {
+        return;
     }
+    close_fds(&reader->complete);
+    close_fds(&reader->own);
+    close_fds(&reader->fresh);
     free(reader);
+}
+
+/* The fresh descriptors are the message's under way. */
+static void own_fresh(struct reader *reader)
+{
+    struct fds *own = &reader->own, *fresh = &reader->fresh;
+
+    for (uint32_t i = 0; i < fresh->n; i++) {
+        if (own->n < CHANNEL_FDS_MAX) {
+            own->fds[own->n++] = fresh->fds[i];
+        } else {
+            close(fresh->fds[i]);
+        }
+    }
+    fresh->n = 0;
+}
+
+/* The message under way is at its end, and what lies in the input is behind it. */
+static void complete_fds(struct reader *reader)
+{
+    if (reader->input_start == reader->input_end) {
+        own_fresh(reader);
+    }
+    if (reader->own.n > 0) {
+        close_fds(&reader->complete);
+        reader->complete = reader->own;
+        reader->own.n = 0;
+    }
 }
 
 static size_t input_left(const struct reader *reader)
@@ -126,6 +174,7 @@ static int deliver_message(struct reader *reader)
     int r;
 
     cut_head(reader, reader->guard.pos);
+    complete_fds(reader);
     r = reader->callbacks->on_message(reader->owner, &reader->guard, reader->head,
                                       reader->head_size);
     if (r < 0) {
@@ -301,16 +350,13 @@ static int handle_input(struct reader *reader)
 static ssize_t receive_bytes(struct reader *reader, int fd, const struct iovec *iov, size_t n_iov,
                              bool *ret_had_fds)
 {
-    uint32_t n_fds = 0;
-
     if (reader->guard.role == GUARD_SERVER) {
         return channel_receive(fd, iov, n_iov, ret_had_fds);
     }
-    ssize_t n = channel_receive_fds(fd, iov, n_iov, reader->fds + reader->n_fds,
-                                    CHANNEL_FDS_MAX - reader->n_fds, &n_fds);
-    reader->n_fds += n_fds;
+    own_fresh(reader);
     *ret_had_fds = false;
-    return n;
+    return channel_receive_fds(fd, iov, n_iov, reader->fresh.fds, CHANNEL_FDS_MAX,
+                               &reader->fresh.n);
 }
 
 /* One recvmsg() of at most room bytes: to the sink first, to the input behind it. */
@@ -380,12 +426,14 @@ void reader_drain_payload(struct reader *reader)
 
 bool reader_take_fds(struct reader *reader, int *ret_fds, uint32_t n)
 {
-    if (reader->n_fds < n) {
+    struct fds *complete = &reader->complete;
+
+    if (complete->n < n) {
         return false;
     }
-    memcpy(ret_fds, reader->fds, n * sizeof(int));
-    reader->n_fds -= n;
-    memmove(reader->fds, reader->fds + n, reader->n_fds * sizeof(int));
+    memcpy(ret_fds, complete->fds, n * sizeof(int));
+    complete->n -= n;
+    memmove(complete->fds, complete->fds + n, complete->n * sizeof(int));
     return true;
 }
 

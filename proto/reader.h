@@ -9,7 +9,9 @@
  * No callback may destroy the reader or call reader_read() or reader_resume().
  *
  * Any descriptor that arrives on the server's side ends the connection (see channel.h).  On the
- * client's they are kept in the order they came, for the message that is known to have some.
+ * client's they belong to the message that holds the last byte of the recvmsg() that brought them:
+ * whole messages may lie before it in the same read, but a writer sends nothing of another message
+ * together with descriptors, and Linux ends a read where they were sent.
  *
  * Owner and thread: whoever owns the socket; no locks.
  */
@@ -81,8 +83,10 @@ int reader_resume(struct reader *reader);
 void reader_drain_payload(struct reader *reader);
 
 /*
- * The oldest descriptors that came, n of them, with the message at hand or before it: the caller's.
- * False: there are not that many; none is taken.  Those never taken are closed with the reader.
+ * For GUARD_CLIENT: n descriptors, in their order, of the message at hand, or of the last before it
+ * that had some: the caller's from here on.  False: it has not that many (left); none is taken.  It
+ * has fewer than were sent where this process may not have so many, and never more than
+ * CHANNEL_FDS_MAX.  Those never taken are closed when the next message with some is complete.
  */
 bool reader_take_fds(struct reader *reader, int *ret_fds, uint32_t n);
 

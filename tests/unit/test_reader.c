@@ -11,7 +11,6 @@
 #include "tests/check.h"
 #include "tests/random.h"
 
-#include <fcntl.h>
 #include <msgpack.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -639,67 +638,6 @@ static void test_a_descriptor_breaks_the_servers_stream(void)
     CHECK_HAS(broken.message, "descriptors");
 }
 
-/* Is this the other end of the pipe, and ours alone? */
-static void check_is_pipe(int fd, const int pipe[2])
-{
-    uint8_t mark = (uint8_t)random_u64(), got = 0;
-
-    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
-    CHECK_EQ(write(pipe[1], &mark, 1), 1);
-    CHECK_EQ(read(fd, &got, 1), 1);
-    CHECK_EQ(got, mark);
-}
-
-static void test_descriptors_are_kept_for_a_client(void)
-{
-    int n_fds = check_count_fds();
-    int pipes[3][2], fds[3];
-
-    open_wire();
-    open_reader(GUARD_CLIENT);
-    add_ping();
-    for (int i = 0; i < 3; i++) {
-        struct iovec iov = {wire.data, wire.size};
-
-        CHECK_EQ(pipe2(pipes[i], O_CLOEXEC), 0);
-        CHECK_EQ(channel_send_fds(sockets[1], &iov, 1, &pipes[i][0], 1), wire.size);
-    }
-    CHECK(!reader_take_fds(reader, fds, 1));
-    while (reader_received(reader) < 3 * wire.size) { /* a read ends with each that brings some */
-        CHECK_EQ(reader_read(reader, sockets[0], 1000), READER_IDLE);
-    }
-    CHECK_EQ(n_messages, 3);
-    CHECK(reader_take_fds(reader, fds, 2));
-    check_is_pipe(fds[0], pipes[0]);
-    check_is_pipe(fds[1], pipes[1]);
-    CHECK(!reader_take_fds(reader, fds, 2));
-    close(fds[0]);
-    close(fds[1]);
-    close_reader(NULL); /* with the third */
-    for (int i = 0; i < 3; i++) {
-        close(pipes[i][0]);
-        close(pipes[i][1]);
-    }
-    CHECK_EQ(check_count_fds(), n_fds);
-}
-
-static void test_too_many_descriptors_are_closed(void)
-{
-    int n_fds = check_count_fds();
-    int zeros[CHANNEL_FDS_MAX] = {0}, fds[CHANNEL_FDS_MAX];
-    struct iovec iov = {"\xc0", 1};
-
-    open_reader(GUARD_CLIENT);
-    for (int i = 0; i < 3; i++) {
-        CHECK_EQ(channel_send_fds(sockets[1], &iov, 1, zeros, CHANNEL_FDS_MAX - 1), 1);
-    }
-    reader_read(reader, sockets[0], 1000);
-    reader_read(reader, sockets[0], 1000);
-    CHECK(!reader_take_fds(reader, fds, CHANNEL_FDS_MAX + 1));
-    close_reader(NULL);
-    CHECK_EQ(check_count_fds(), n_fds);
-}
-
 static void test_random_bytes_do_no_harm(void)
 {
     for (int i = 0; i < 200; i++) {
@@ -730,6 +668,4 @@ CHECK_MAIN(CHECK_TEST(test_one_message), CHECK_TEST(test_byte_by_byte),
            CHECK_TEST(test_a_broken_stream_is_told_once), CHECK_TEST(test_a_callback_ends_reading),
            CHECK_TEST(test_a_callback_pauses_reading),
            CHECK_TEST(test_a_descriptor_breaks_the_servers_stream),
-           CHECK_TEST(test_descriptors_are_kept_for_a_client),
-           CHECK_TEST(test_too_many_descriptors_are_closed),
            CHECK_TEST(test_random_bytes_do_no_harm))
