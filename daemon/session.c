@@ -509,7 +509,8 @@ void session_check_time(struct session *session, uint64_t now)
     const uint64_t ms = 1000000;
 
     if (session->is_held_up) {
-        session_flush(session);
+        /* At the end of the turn: a flush here would be later than this now. */
+        server_mark_dirty(session->server, session);
     }
     if (!writer_is_empty(session->writer) && now - session->sent_ns > LIMIT_SLOW_READER * ms) {
         session->server->stats.sessions_broken++;

@@ -1,0 +1,276 @@
+/*
+ * A session whose answers carry descriptors, in a server of stand-ins.  The kernel's refusal of
+ * them is played, and so is the clock: they are wrapped at link time.
+ */
+#include "daemon/constant.h"
+#include "daemon/handlers.h"
+#include "daemon/log.h"
+#include "daemon/ring_link.h"
+#include "daemon/ring_pool.h"
+#include "daemon/server.h"
+#include "proto/channel.h"
+#include "proto/util.h"
+#include "tests/check.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS      UINT64_C(1000000)
+#define TICK_MS 100
+
+static struct server server;
+static int client = -1;
+static uint64_t clock_ns;
+static uint32_t n_allowed; /* sends with descriptors that the kernel takes, before it refuses */
+static uint32_t n_refused;
+
+/* ---- stand-ins ------------------------------------------------------------------------------ */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
+ssize_t __wrap_channel_send_fds(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
+                                uint32_t n_fds);
+ssize_t __real_channel_send_fds(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
+                                uint32_t n_fds);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+    (void)clock;
+    clock_ns++;
+    *ret_time = (struct timespec){(time_t)(clock_ns / (1000 * MS)), (long)(clock_ns % (1000 * MS))};
+    return 0;
+}
+
+ssize_t __wrap_channel_send_fds(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
+                                uint32_t n_fds)
+{
+    if (n_fds > 0 && n_allowed == 0) {
+        n_refused++;
+        return -ETOOMANYREFS;
+    }
+    n_allowed -= n_fds > 0;
+    return __real_channel_send_fds(fd, iov, n_iov, fds, n_fds);
+}
+
+void log_message(enum log_level level, const char *format, ...)
+{
+    (void)level;
+    (void)format;
+}
+
+const struct handler *handler_for(enum method method)
+{
+    (void)method;
+    return NULL;
+}
+
+void job_orphan(struct job *job)
+{
+    (void)job;
+}
+
+void job_destroy(struct job *job)
+{
+    (void)job;
+}
+
+void constant_unref(struct constant *constant)
+{
+    (void)constant;
+}
+
+void constant_drop_all(struct session *session)
+{
+    (void)session;
+}
+
+void server_turn(struct server *of)
+{
+    while (of->dirty != NULL) {
+        struct session *session = of->dirty;
+
+        of->dirty = session_links(session)->next_dirty;
+        session_links(session)->is_dirty = false;
+        session_flush(session);
+    }
+}
+
+void ring_link_orphan_all(struct session *session)
+{
+    (void)session;
+}
+
+void ring_pool_forget_user(struct ring_pool *pool, uid_t uid)
+{
+    (void)pool;
+    (void)uid;
+}
+
+size_t server_read_budget(const struct server *of)
+{
+    (void)of;
+    return 65536;
+}
+
+void server_mark_dirty(struct server *of, struct session *session)
+{
+    if (!session_links(session)->is_dirty) {
+        session_links(session)->is_dirty = true;
+        session_links(session)->next_dirty = of->dirty;
+        of->dirty = session;
+    }
+}
+
+void server_mark_again(struct server *of, struct session *session)
+{
+    (void)of;
+    (void)session;
+}
+
+void server_mark_waiting(struct server *of, struct session *session)
+{
+    (void)of;
+    (void)session;
+}
+
+void server_unmark_waiting(struct server *of, struct session *session)
+{
+    (void)of;
+    (void)session;
+}
+
+void server_need_tick(struct server *of)
+{
+    (void)of;
+}
+
+/* There is one. */
+void server_forget_session(struct server *of, struct session *session)
+{
+    CHECK(of->sessions == session);
+    of->sessions = NULL;
+    of->dirty = NULL;
+}
+
+/* ---- the stories ---------------------------------------------------------------------------- */
+
+/* libuv's first loop opens a pipe that stays: it is no test's. */
+__attribute__((constructor)) static void open_what_stays(void)
+{
+    uv_loop_t loop;
+
+    if (uv_loop_init(&loop) == 0) {
+        uv_loop_close(&loop);
+    }
+}
+
+static void close_all(void *arg)
+{
+    (void)arg;
+    if (server.sessions != NULL) {
+        session_close(server.sessions);
+    }
+    uv_run(&server.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&server.loop);
+    close_fd(&client);
+}
+
+static void open_session(void)
+{
+    int sockets[2];
+
+    memset(&server, 0, sizeof(server));
+    clock_ns = 1000 * MS;
+    n_allowed = 0;
+    n_refused = 0;
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
+    client = sockets[0];
+    CHECK_EQ(uv_loop_init(&server.loop), 0);
+    check_at_end(close_all, NULL);
+    CHECK_EQ(session_create(&server, sockets[1]), 0);
+}
+
+static void queue(const char *bytes, uint32_t n_fds)
+{
+    static const int fds[CHANNEL_FDS_MAX]; /* the standard input, often */
+    struct writer_message *message;
+
+    CHECK_EQ(writer_begin(&message, NULL, NULL), 0);
+    CHECK_EQ(writer_add_copy(message, bytes, strlen(bytes)), 0);
+    if (n_fds > 0) {
+        CHECK_EQ(writer_add_fds(message, fds, n_fds), 0);
+    }
+    session_queue(server.sessions, message);
+    server_turn(&server);
+}
+
+static void check_client_gets(const char *bytes, uint32_t n_fds_wanted)
+{
+    uint8_t got[64];
+    struct iovec iov = {got, strlen(bytes)};
+    int fds[CHANNEL_FDS_MAX];
+    uint32_t n_fds = 0;
+
+    memset(got, 0xa5, sizeof(got));
+    CHECK_EQ(channel_receive_fds(client, &iov, 1, fds, CHANNEL_FDS_MAX, &n_fds), strlen(bytes));
+    for (uint32_t i = 0; i < n_fds; i++) {
+        close(fds[i]);
+    }
+    CHECK_MEM(got, bytes, strlen(bytes));
+    CHECK_EQ(n_fds, n_fds_wanted);
+}
+
+static void tick(void)
+{
+    uint64_t now = clock_ns += TICK_MS * MS;
+
+    session_check_time(server.sessions, now);
+    server_turn(&server);
+    uv_run(&server.loop, UV_RUN_NOWAIT);
+}
+
+/* ETOOMANYREFS with a writable socket: waiting for UV_WRITABLE would never sleep. */
+static void test_held_descriptors_are_tried_again_at_the_tick_only(void)
+{
+    open_session();
+    queue("held", 3);
+    queue("behind", 0);
+    n_refused = 0;
+    for (int i = 0; i < 50; i++) {
+        uv_run(&server.loop, UV_RUN_NOWAIT);
+    }
+    CHECK_EQ(n_refused, 0);
+    for (uint32_t i = 1; i <= 5; i++) {
+        tick();
+        CHECK_EQ(n_refused, i);
+    }
+    n_allowed = 1;
+    tick();
+    check_client_gets("held", 3);
+    check_client_gets("behind", 0);
+    tick();
+    CHECK_EQ(n_refused, 5);
+}
+
+/*
+ * The tick sent what had been held, later than the moment that it compared that with; where more
+ * still waited, the difference was below zero, and the session was ended for not reading.
+ */
+static void test_half_of_what_was_held_leaves_and_nobody_is_ended(void)
+{
+    open_session();
+    queue("first", 3);
+    queue("second", 3);
+    tick();
+    n_allowed = 1;
+    tick();
+    CHECK(server.sessions != NULL);
+    check_client_gets("first", 3);
+    n_allowed = 1;
+    tick();
+    check_client_gets("second", 3);
+}
+
+CHECK_MAIN(CHECK_TEST(test_held_descriptors_are_tried_again_at_the_tick_only),
+           CHECK_TEST(test_half_of_what_was_held_leaves_and_nobody_is_ended))
