@@ -16,7 +16,9 @@
 #include "proto/util.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define WRITE_BUDGET (256u << 10)
@@ -405,6 +407,14 @@ static void update_poll(struct session *session)
     }
 }
 
+/* Did the client leave something in its socket that was sent? */
+static bool has_unread(const struct session *session)
+{
+    int n = 0;
+
+    return ioctl(session->fd, SIOCOUTQ, &n) == 0 && n > 0;
+}
+
 void session_flush(struct session *session)
 {
     if (session->state == SESSION_CLOSING) {
@@ -422,6 +432,9 @@ void session_flush(struct session *session)
     if ((r < 0 && !session->is_held_up) || (r == 1 && session->state == SESSION_BROKEN)) {
         session_close(session);
         return;
+    }
+    if (session->is_held_up && !has_unread(session)) {
+        session->sent_ns = now_ns(); /* others do not read */
     }
     session->is_socket_full = r == 0;
     if (session->is_paused && may_read(session)) {

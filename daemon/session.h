@@ -9,6 +9,9 @@
  * than LIMIT_UNREAD: a client that does not read is not read from.  Their outputs lie in the pool,
  * charged to its user.
  *
+ * An answer whose descriptors may not leave yet is tried again at every tick.  A client that has
+ * read all that was sent is not to blame for it and has all the time.
+ *
  * Thread: the front end's loop.
  */
 #pragma once

@@ -17,8 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS      UINT64_C(1000000)
-#define TICK_MS 100
+#define MS        UINT64_C(1000000)
+#define TICK_MS   100
+#define SLOW_TICK (LIMIT_SLOW_READER / TICK_MS)
 
 static struct server server;
 static int client = -1;
@@ -272,5 +273,38 @@ static void test_half_of_what_was_held_leaves_and_nobody_is_ended(void)
     check_client_gets("second", 3);
 }
 
+static void test_who_read_everything_waits_for_held_descriptors(void)
+{
+    open_session();
+    queue("read", 0);
+    queue("held", 3);
+    check_client_gets("read", 0);
+    for (int i = 0; i < 2 * SLOW_TICK; i++) {
+        tick();
+        CHECK(server.sessions != NULL);
+    }
+    n_allowed = 1;
+    tick();
+    check_client_gets("held", 3);
+}
+
+static void test_who_does_not_read_is_ended_with_held_descriptors(void)
+{
+    int n_ticks = 0;
+
+    open_session();
+    queue("unread", 0);
+    queue("held", 3);
+    while (server.sessions != NULL && n_ticks < 2 * SLOW_TICK) {
+        tick();
+        n_ticks++;
+    }
+    CHECK(server.sessions == NULL);
+    CHECK_EQ(n_ticks, SLOW_TICK + 1);
+    CHECK_EQ(server.stats.sessions_broken, 1);
+}
+
 CHECK_MAIN(CHECK_TEST(test_held_descriptors_are_tried_again_at_the_tick_only),
-           CHECK_TEST(test_half_of_what_was_held_leaves_and_nobody_is_ended))
+           CHECK_TEST(test_half_of_what_was_held_leaves_and_nobody_is_ended),
+           CHECK_TEST(test_who_read_everything_waits_for_held_descriptors),
+           CHECK_TEST(test_who_does_not_read_is_ended_with_held_descriptors))
