@@ -6,7 +6,7 @@
  * every worker has mapped, and do not change: a job's slot of the job block says where
  * (worker_abi.h), so workers that come and go need not be told.
  *
- * References: one of the connection, one of each job.
+ * References: one of the connection, one of what each job was prepared to (prepared.h).
  *
  * Thread: the front end's loop.
  */

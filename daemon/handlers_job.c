@@ -42,19 +42,20 @@ static int check_n_data(const struct manifest_op *op, uint32_t n_data, struct fa
 static int check_varying_size(const struct job *job, const struct incoming *incoming, uint64_t size,
                               struct failure *ret_failure)
 {
-    uint32_t array = job->shape.varying;
-    const char *name = job->op->in[array].name;
-    uint64_t room = push_array_size(&job->shape, array, incoming->n_records);
+    uint32_t array = job->prepared->shape.varying;
+    const char *name = job->prepared->op->in[array].name;
+    uint64_t room = push_array_size(&job->prepared->shape, array, incoming->n_records);
 
-    if (size % job->shape.record_size[array] != 0) {
+    if (size % job->prepared->shape.record_size[array] != 0) {
         return fail(ret_failure, STATUS_RANGE, name,
                     "input %s: %llu bytes are no multiple of its element of %u bytes", name,
-                    (unsigned long long)size, job->shape.record_size[array]);
+                    (unsigned long long)size, job->prepared->shape.record_size[array]);
     }
     if (size > 0 && incoming->n_records == 0) {
         return fail(ret_failure, STATUS_RANGE, name,
                     "input %s: %llu bytes belong to no record, as input %s has none; send it empty",
-                    name, (unsigned long long)size, job->op->in[job->shape.ends].name);
+                    name, (unsigned long long)size,
+                    job->prepared->op->in[job->prepared->shape.ends].name);
     }
     if (size > room) {
         return fail(ret_failure, STATUS_TOO_BIG, name,
@@ -73,10 +74,10 @@ static int check_same_records(const struct job *job, const struct incoming *inco
     int r = job_count_records(job, array, size, &n, ret_failure);
 
     if (r == 0 && n != incoming->n_records) {
-        r = fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
-                 "input %s has %llu records and input %s has %llu", job->op->in[array].name,
-                 (unsigned long long)n, job->op->in[0].name,
-                 (unsigned long long)incoming->n_records);
+        r = fail(ret_failure, STATUS_RANGE, job->prepared->op->in[array].name,
+                 "input %s has %llu records and input %s has %llu",
+                 job->prepared->op->in[array].name, (unsigned long long)n,
+                 job->prepared->op->in[0].name, (unsigned long long)incoming->n_records);
     }
     return r;
 }
@@ -87,13 +88,13 @@ int handle_push_sink(struct session *session, uint32_t index, uint64_t size,
     struct incoming *incoming = session_incoming(session);
     int r = 0;
 
-    if (index > 0 && index == incoming->job->shape.varying) {
+    if (index > 0 && index == incoming->job->prepared->shape.varying) {
         r = check_varying_size(incoming->job, incoming, size, ret_failure);
     } else if (index > 0) {
         r = check_same_records(incoming->job, incoming, index, size, ret_failure);
     }
     if (r == 0) {
-        push_sink(incoming->push, &incoming->job->shape, index, size, ret_sink);
+        push_sink(incoming->push, &incoming->job->prepared->shape, index, size, ret_sink);
     }
     return r;
 }
@@ -105,8 +106,8 @@ int handle_push_sink(struct session *session, uint32_t index, uint64_t size,
 static int check_ends(const struct job *job, const struct push *push, uint64_t n_records,
                       struct failure *ret_failure)
 {
-    const struct push_shape *shape = &job->shape;
-    const char *name = job->op->in[shape->ends].name;
+    const struct push_shape *shape = &job->prepared->shape;
+    const char *name = job->prepared->op->in[shape->ends].name;
     uint32_t least = 0, most = push->varying_size / shape->record_size[shape->varying];
     const uint32_t *ends =
         n_records > 0 ? (const uint32_t *)push_block(push, shape, 0, shape->ends)->base : NULL;
@@ -136,7 +137,7 @@ static int accept_push(struct session *session, uint32_t n_data, struct failure 
         return fail(ret_failure, STATUS_INVALID_PARAM, "data",
                     "an input is neither bytes nor a string");
     }
-    if (job->shape.varying != 0) {
+    if (job->prepared->shape.varying != 0) {
         int r = check_ends(job, push, incoming->n_records, ret_failure);
 
         if (r < 0) {
@@ -144,10 +145,10 @@ static int accept_push(struct session *session, uint32_t n_data, struct failure 
         }
     }
     push->tail_size = 0;
-    if (job->tail == TAIL_SHORT) {
-        push->tail_size = (uint32_t)(incoming->first_size % job->shape.record_size[0]);
-    } else if (job->tail == TAIL_ZERO && incoming->n_records > 0) {
-        push_pad(push, &job->shape, incoming->first_size);
+    if (job->prepared->tail == TAIL_SHORT) {
+        push->tail_size = (uint32_t)(incoming->first_size % job->prepared->shape.record_size[0]);
+    } else if (job->prepared->tail == TAIL_ZERO && incoming->n_records > 0) {
+        push_pad(push, &job->prepared->shape, incoming->first_size);
     }
     push->n_records = incoming->n_records;
     incoming->job = NULL;
@@ -188,7 +189,7 @@ static int begin_run(struct session *session, const struct rpc_message *message,
         return r;
     }
     incoming->job->msgid = message->msgid;
-    r = check_n_data(incoming->job->op, run.n_data, ret_failure);
+    r = check_n_data(incoming->job->prepared->op, run.n_data, ret_failure);
     if (r < 0) {
         return r;
     }
@@ -253,12 +254,12 @@ static void describe_job(const struct job *job, struct msg_job_opened *ret_opene
         .job = job->id,
         .credit = job->window,
         .max_push = job_max_push(job),
-        .push_multiple = MAX(job->shape.leaf, 1u),
-        .n_in = job->op->n_in,
-        .n_out = job->op->n_out,
+        .push_multiple = MAX(job->prepared->shape.leaf, 1u),
+        .n_in = job->prepared->op->n_in,
+        .n_out = job->prepared->op->n_out,
     };
-    memcpy(ret_opened->in_size, job->shape.record_size, sizeof(ret_opened->in_size));
-    memcpy(ret_opened->out_size, job->out_size, sizeof(ret_opened->out_size));
+    memcpy(ret_opened->in_size, job->prepared->shape.record_size, sizeof(ret_opened->in_size));
+    memcpy(ret_opened->out_size, job->prepared->out_size, sizeof(ret_opened->out_size));
 }
 
 static int check_job_count(struct session *session, struct failure *ret_failure)
@@ -345,12 +346,13 @@ static int check_push(const struct job *job, const struct msg_job_push *push,
     }
     int r = job_check_input(job, ret_failure);
 
-    if (r == 0 && job->is_in_rings != (push->n_refs > 0)) {
+    if (r == 0 && job->prepared->is_in_rings != (push->n_refs > 0)) {
         r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
-                 job->is_in_rings ? "the job was opened with inline = false: its data are Refs"
-                                  : "only a job opened with inline = false takes Refs");
+                 job->prepared->is_in_rings
+                     ? "the job was opened with inline = false: its data are Refs"
+                     : "only a job opened with inline = false takes Refs");
     }
-    return r < 0 ? r : check_n_data(job->op, push->n_data, ret_failure);
+    return r < 0 ? r : check_n_data(job->prepared->op, push->n_data, ret_failure);
 }
 
 static int check_push_size(const struct job *job, const struct msg_job_push *push,
@@ -365,7 +367,7 @@ static int check_push_size(const struct job *job, const struct msg_job_push *pus
              "%llu records in one push; max_push, %llu bytes an array, allows %u",
              (unsigned long long)n_records, (unsigned long long)job_max_push(job),
              job->max_records);
-        return failure_add_limit(ret_failure, "max_push", n_records * job->shape.largest,
+        return failure_add_limit(ret_failure, "max_push", n_records * job->prepared->shape.largest,
                                  job_max_push(job));
     }
     return 0;
@@ -416,13 +418,14 @@ static int take_payloads(struct session *session, const struct msg_job_push *pus
         return fail(ret_failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
     }
     uint64_t n_records = incoming->n_records;
-    bool is_short = incoming->first_size % job->shape.record_size[0] != 0;
+    bool is_short = incoming->first_size % job->prepared->shape.record_size[0] != 0;
     int r = accept_push(session, push->n_data, ret_failure);
     if (r < 0) {
         return r;
     }
     job->has_short_push = is_short;
-    job->has_odd_push = job->shape.leaf != 0 && n_records % job->shape.leaf != 0;
+    job->has_odd_push =
+        job->prepared->shape.leaf != 0 && n_records % job->prepared->shape.leaf != 0;
     *ret_job = job;
     return 0;
 }
@@ -558,7 +561,7 @@ int handle_job_list(struct session *session, const struct rpc_message *message,
             .pushed = job->n_pushed,
             .done = job->n_done,
         };
-        snprintf(entries[n++].op, sizeof(entries[0].op), "%s", job->op->name);
+        snprintf(entries[n++].op, sizeof(entries[0].op), "%s", job->prepared->op->name);
     }
     codec_pack_job_list_result(answer_begin(&answer), message->msgid, entries, n);
     return answer_send(&answer, session);

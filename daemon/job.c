@@ -29,179 +29,9 @@ static void set_state(struct job *job, enum job_state state)
     job->state = state;
 }
 
-static int make_shape(struct job *job, const uint8_t *params, struct failure *ret_failure)
-{
-    const struct manifest_op *op = job->op;
-    struct push_shape *shape = &job->shape;
-
-    shape->n_in = op->n_in;
-    shape->varying = manifest_varying(op);
-    shape->ends = manifest_ends(op);
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        int r = manifest_record_size(op, &op->in[i], params, &shape->record_size[i], ret_failure);
-        if (r < 0) {
-            return r;
-        }
-        if (i != shape->varying || i == 0) {
-            shape->largest = MAX(shape->largest, shape->record_size[i]);
-        }
-    }
-    for (uint32_t i = 0; i < op->n_out; i++) {
-        int r = manifest_record_size(op, &op->out[i], params, &job->out_size[i], ret_failure);
-        if (r < 0) {
-            return r;
-        }
-        if (op->kind == OP_MAP) {
-            shape->record_size[op->n_in + i] = job->out_size[i];
-            shape->largest = MAX(shape->largest, job->out_size[i]);
-        }
-    }
-    shape->n_arrays = op->n_in + op->n_out;
-    if (op->kind == OP_REDUCE) {
-        shape->leaf = op->leaf;
-        shape->record_size[op->n_in] = op->partial_size;
-        shape->n_arrays = op->n_in + 1;
-        shape->largest = MAX(shape->largest, (uint32_t)div_round_up(op->partial_size, op->leaf));
-        if ((uint64_t)op->leaf * shape->largest > LIMIT_PUSH) {
-            return fail(ret_failure, STATUS_TOO_BIG, NULL, "records too large for op %s", op->name);
-        }
-    }
-    return 0;
-}
-
-/* A good chunk: what the device asked for, enough records to fill it, whole leaves. */
-static uint32_t choose_chunk(const struct job *job)
-{
-    uint64_t n = devices_chunk_size(&job->server->devices) / job->shape.largest;
-
-    if (job->shape.varying != 0) {
-        return UINT32_MAX; /* only a whole push has its varying input in one place */
-    }
-    n = MAX(n, (uint64_t)job->op->min_parallel);
-    if (job->shape.leaf != 0) {
-        n = div_round_up(n, job->shape.leaf) * job->shape.leaf;
-    }
-    return (uint32_t)MIN(n, (uint64_t)UINT32_MAX / 2);
-}
-
-static int check_options(struct job *job, const struct msg_options *options,
-                         struct failure *ret_failure)
-{
-    const struct manifest_op *op = job->op;
-
-    if (options->tail != TAIL_ERROR && !(op->tails & TAIL_BIT(options->tail))) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "tail", "op %s does not take tail \"%s\"",
-                    op->name, tail_names[options->tail]);
-    }
-    if (options->is_in_rings && options->tail == TAIL_ZERO) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "tail",
-                    "data in a ring are padded by the client: count the whole record");
-    }
-    return server_find_devices(job->server, options, &job->flow.devices, ret_failure);
-}
-
-/* Hold on to the constants that the options name. */
-static int take_consts(struct job *job, const struct msg_options *options, const uint8_t *params,
-                       struct failure *ret_failure)
-{
-    const struct manifest_op *op = job->op;
-
-    if (options->n_consts != op->n_consts) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "consts", "op %s takes %u constants, not %u",
-                    op->name, op->n_consts, options->n_consts);
-    }
-    for (uint32_t i = 0; i < op->n_consts; i++) {
-        struct constant *constant;
-        uint32_t size;
-        int r = manifest_record_size(op, &op->consts[i], params, &size, ret_failure);
-
-        if (r == 0) {
-            r = constant_find(job->session, options->consts[i], "consts", &constant, ret_failure);
-        }
-        if (r < 0) {
-            return r;
-        }
-        if (constant->size != size) {
-            return fail(ret_failure, STATUS_RANGE, "consts",
-                        "constant %s of op %s has %u bytes under these parameters, not %u",
-                        op->consts[i].name, op->name, size, constant->size);
-        }
-        job->consts[i] = constant_ref(constant);
-    }
-    return 0;
-}
-
-static void give_consts(struct job *job)
-{
-    for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
-        constant_unref(job->consts[i]);
-    }
-}
-
-static int take_slot(struct job *job, struct job_block *block, struct failure *ret_failure)
-{
-    for (uint32_t i = 0; i < job->op->n_consts; i++) {
-        const struct constant *constant = job->consts[i];
-
-        block->consts[i] = (struct job_const){
-            .ref = WORK_REF(constant->block.segment, constant->block.offset),
-            .id = constant->id,
-        };
-    }
-    if (job_slots_take(job->server->job_slots, block, &job->slot) < 0) {
-        fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
-             LIMIT_JOB_SLOTS);
-        ret_failure->retry_ms = SERVER_RETRY_MS;
-        return failure_add_limit(ret_failure, "job_slots", LIMIT_JOB_SLOTS, LIMIT_JOB_SLOTS);
-    }
-    return 0;
-}
-
-static int job_init(struct job *job, const struct job_request *request, struct failure *ret_failure)
-{
-    struct server *server = job->server;
-    const struct msg_options *options = request->options;
-    struct job_block block = {0};
-    int r = server_find_op(server, request->op->name, &block.op, ret_failure);
-
-    if (r < 0) {
-        return r;
-    }
-    job->op = &server->devices.ops.all[block.op];
-    r = check_options(job, options, ret_failure);
-    if (r < 0) {
-        return r;
-    }
-    r = manifest_pack(job->op, request->op->values, request->op->n_values, block.params,
-                      ret_failure);
-    if (r < 0) {
-        return r;
-    }
-    r = make_shape(job, block.params, ret_failure);
-    if (r == 0) {
-        r = take_consts(job, options, block.params, ret_failure);
-    }
-    if (r == 0) {
-        r = take_slot(job, &block, ret_failure);
-    }
-    if (r < 0) {
-        return r;
-    }
-    job->flow.priority = options->priority;
-    job->tail = options->tail;
-    /* Partials are folded in order, so a reduce op's answers come in order anyway. */
-    job->is_ordered = !options->is_unordered || job->shape.leaf != 0;
-    job->is_in_rings = options->is_in_rings;
-    job->wants_timing = options->wants_timing;
-    job->chunk_records = choose_chunk(job);
-    if (options->deadline_ns != 0) {
-        job->deadline_at_ns = request->now_ns + options->deadline_ns;
-    }
-    return 0;
-}
-
 int job_create(const struct job_request *request, struct job **ret_job, struct failure *ret_failure)
 {
+    const struct msg_options *options = request->options;
     struct job *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
@@ -209,15 +39,19 @@ int job_create(const struct job_request *request, struct job **ret_job, struct f
         ret_failure->retry_ms = SERVER_RETRY_MS;
         return -(int)ret_failure->status;
     }
+    int r = prepared_create(request->session, request->op, options, &job->prepared, ret_failure);
+    if (r < 0) {
+        free(job);
+        return r;
+    }
     job->session = request->session;
     job->user = session_user(request->session);
     job->server = session_server(request->session);
     job->stop_seq = UINT64_MAX;
-    int r = job_init(job, request, ret_failure);
-    if (r < 0) {
-        give_consts(job);
-        free(job);
-        return r;
+    job->flow.priority = job->prepared->priority;
+    job->flow.devices = job->prepared->devices;
+    if (options->deadline_ns != 0) {
+        job->deadline_at_ns = request->now_ns + options->deadline_ns;
     }
     user_add_job(job->user);
     server_add_job(job->server, job);
@@ -243,15 +77,14 @@ void job_destroy(struct job *job)
     }
     scheduler_remove(&server->scheduler, &job->flow);
     for (uint32_t i = 0; i < job->window; i++) {
-        push_release(&job->pushes[i], &job->shape, server->pool);
+        push_release(&job->pushes[i], &job->prepared->shape, server->pool);
     }
     free(job->pushes);
     release_fold(job);
-    give_consts(job);
+    prepared_unref(job->prepared);
     job->user->pool_size -= job->pool_size;
     user_drop_job(&server->users, job->user);
     server_room_came(server);
-    job_slots_give(server->job_slots, job->slot);
     server_remove_job(server, job);
     free(job);
 }
@@ -262,12 +95,12 @@ static int lease_fold(struct job *job)
 {
     struct pool *pool = job->server->pool;
 
-    if (job->shape.leaf == 0) {
+    if (job->prepared->shape.leaf == 0) {
         return 0;
     }
     int r = pool_lease(pool, 2 * MANIFEST_PARTIAL_SIZE, &job->fold);
-    for (uint32_t i = 0; r == 0 && i < job->op->n_out; i++) {
-        r = pool_lease(pool, job->out_size[i], &job->out[i]);
+    for (uint32_t i = 0; r == 0 && i < job->prepared->op->n_out; i++) {
+        r = pool_lease(pool, job->prepared->out_size[i], &job->out[i]);
     }
     if (r < 0) {
         release_fold(job);
@@ -292,8 +125,8 @@ static int make_window(struct job *job, uint32_t window, uint64_t n_records)
         struct push *push = &job->pushes[job->window];
 
         push->job = job;
-        if (n_records > 0 &&
-            push_lease(push, &job->shape, job->server->pool, n_records, (uint32_t)n_records) < 0) {
+        if (n_records > 0 && push_lease(push, &job->prepared->shape, job->server->pool, n_records,
+                                        (uint32_t)n_records) < 0) {
             break;
         }
     }
@@ -301,7 +134,7 @@ static int make_window(struct job *job, uint32_t window, uint64_t n_records)
         return 0;
     }
     for (uint32_t i = 0; i < job->window; i++) {
-        push_release(&job->pushes[i], &job->shape, job->server->pool);
+        push_release(&job->pushes[i], &job->prepared->shape, job->server->pool);
     }
     free(STEAL(job->pushes));
     job->window = 0;
@@ -311,9 +144,9 @@ static int make_window(struct job *job, uint32_t window, uint64_t n_records)
 /* Records of a push of at most size bytes an array: whole leaves, at least one record or leaf. */
 static uint64_t push_records(const struct job *job, uint64_t size)
 {
-    uint64_t step = MAX(job->shape.leaf, 1u);
+    uint64_t step = MAX(job->prepared->shape.leaf, 1u);
 
-    return MAX(size / job->shape.largest / step, UINT64_C(1)) * step;
+    return MAX(size / job->prepared->shape.largest / step, UINT64_C(1)) * step;
 }
 
 /* What the pool lends for a window of pushes of this size. */
@@ -321,8 +154,8 @@ static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_
 {
     uint64_t total = 0;
 
-    for (uint32_t array = 0; array < job->shape.n_arrays; array++) {
-        total += pool_rounded(push_array_size(&job->shape, array, n_records));
+    for (uint32_t array = 0; array < job->prepared->shape.n_arrays; array++) {
+        total += pool_rounded(push_array_size(&job->prepared->shape, array, n_records));
     }
     return window * total;
 }
@@ -353,7 +186,7 @@ static int shrink_to_fit(struct job *job, uint32_t window, uint64_t size,
     for (;;) {
         uint64_t n_records = push_records(job, size);
 
-        job->shape.varying_size = n_records * job->shape.largest;
+        job->prepared->shape.varying_size = n_records * job->prepared->shape.largest;
         uint64_t wanted = window_pool_size(job, window, n_records);
 
         /* The last try may take more than half: one push of few large records. */
@@ -382,7 +215,7 @@ int job_lease_window(struct job *job, const struct msg_options *options,
     if (lease_fold(job) < 0) {
         return refuse_window(job, 0, ret_failure);
     }
-    if (job->is_in_rings) {
+    if (job->prepared->is_in_rings) {
         int r = job_make_ring_window(job, options);
 
         charge(job, used);
@@ -414,9 +247,7 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
     size_t used = pool_used(pool);
     uint32_t piece_records;
     uint64_t size;
-
-    job->shape.varying_size = LIMIT_PUSH_DEFAULT; /* how much it will be is known too late */
-    int r = push_plan(&job->shape, n_records, &piece_records, &size, ret_failure);
+    int r = push_plan(&job->prepared->shape, n_records, &piece_records, &size, ret_failure);
 
     if (r < 0) {
         return r;
@@ -437,7 +268,7 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
         (job->pushes == NULL && make_window(job, 1, 0) < 0) || lease_fold(job) < 0) {
         return JOB_NO_ROOM;
     }
-    if (push_lease(&job->pushes[0], &job->shape, pool, n_records, piece_records) < 0) {
+    if (push_lease(&job->pushes[0], &job->prepared->shape, pool, n_records, piece_records) < 0) {
         release_fold(job);
         return JOB_NO_ROOM;
     }
@@ -447,7 +278,7 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
 
 uint64_t job_max_push(const struct job *job)
 {
-    return (uint64_t)job->max_records * job->shape.largest;
+    return (uint64_t)job->max_records * job->prepared->shape.largest;
 }
 
 /* ---- pushes --------------------------------------------------------------------------------- */
@@ -562,10 +393,10 @@ static bool try_answer(struct job *job, struct push *push)
     struct failure cancelled;
     bool is_stopped = push->seq >= job->stop_seq;
 
-    if (push->n_chunks > 0 || (!is_stopped && !push_is_computed(push, &job->shape))) {
+    if (push->n_chunks > 0 || (!is_stopped && !push_is_computed(push, &job->prepared->shape))) {
         return false;
     }
-    if (!is_stopped && job->id == 0 && job->shape.leaf != 0 && !job->is_finished) {
+    if (!is_stopped && job->id == 0 && job->prepared->shape.leaf != 0 && !job->is_finished) {
         return false; /* a reduce run's answer carries the output */
     }
     if (!is_stopped) {
@@ -599,7 +430,7 @@ static void answer_pushes(struct job *job)
     uint64_t oldest = job->n_pushed; /* of those that stay unanswered */
     struct push *push;
 
-    if (job->is_ordered) {
+    if (job->prepared->is_ordered) {
         while ((push = find_push(job, job->n_answered)) != NULL && try_answer(job, push)) {
             job->n_answered++;
         }
@@ -626,7 +457,7 @@ static void end_if_complete(struct job *job)
     if (job->n_done < job->n_pushed) {
         return;
     }
-    if (job->state == JOB_CLOSED && (job->shape.leaf == 0 || job->is_finished)) {
+    if (job->state == JOB_CLOSED && (job->prepared->shape.leaf == 0 || job->is_finished)) {
         set_state(job, JOB_DONE);
     }
     if (job->state >= JOB_DONE && !job->has_said_done && !job->is_merging) {

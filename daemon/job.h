@@ -21,7 +21,7 @@
  */
 #pragma once
 
-#include "daemon/constant.h"
+#include "daemon/prepared.h"
 #include "daemon/push.h"
 #include "daemon/scheduler.h"
 #include "proto/message.h"
@@ -43,16 +43,8 @@ struct job {
     struct failure failure; /* why it FAILED or EXPIRED */
     uint64_t stop_seq;      /* pushes from here on get no more chunks; UINT64_MAX: none */
 
-    const struct manifest_op *op;
-    struct push_shape shape;
-    struct constant *consts[LIMIT_CONSTS];
-    uint32_t slot;          /* in the job block */
-    uint32_t chunk_records; /* of a full chunk */
-    enum tail tail;
-    bool is_ordered;
-    bool is_in_rings; /* its pushes have no memory of the pool: see job_ring.c */
-    bool wants_timing;
-    uint64_t deadline_at_ns; /* CLOCK_MONOTONIC; 0 = none */
+    struct prepared *prepared; /* its op, parameters and options */
+    uint64_t deadline_at_ns;   /* CLOCK_MONOTONIC; 0 = none */
 
     uint32_t window;
     struct push *pushes;  /* window of them, in no order */
@@ -70,7 +62,6 @@ struct job {
     uint32_t fold_at;  /* which of the two places holds the fold */
     struct block fold; /* two places of MANIFEST_PARTIAL_SIZE */
     struct block out[LIMIT_OUT];
-    uint32_t out_size[LIMIT_OUT];
 
     bool has_refused;    /* a push that came as a notification, which FAILED it ... */
     struct push refused; /* ... and is answered after all others */

@@ -52,11 +52,12 @@ static int add_push_outputs(struct writer_message *message, const struct job *jo
 {
     int r = 0;
 
-    for (uint32_t array = job->shape.n_in; r == 0 && array < job->shape.n_arrays; array++) {
+    for (uint32_t array = job->prepared->shape.n_in;
+         r == 0 && array < job->prepared->shape.n_arrays; array++) {
         struct reader_sink out; /* the same walk over pieces as for receiving */
 
-        push_sink(push, &job->shape, array, push_array_size(&job->shape, array, push->n_records),
-                  &out);
+        push_sink(push, &job->prepared->shape, array,
+                  push_array_size(&job->prepared->shape, array, push->n_records), &out);
         r = add_output(message, out.pieces, out.n_pieces);
     }
     return r;
@@ -66,8 +67,8 @@ static int add_reduced(struct writer_message *message, const struct job *job)
 {
     int r = 0;
 
-    for (uint32_t i = 0; r == 0 && i < job->op->n_out; i++) {
-        r = add_output(message, &(struct iovec){job->out[i].base, job->out_size[i]}, 1);
+    for (uint32_t i = 0; r == 0 && i < job->prepared->op->n_out; i++) {
+        r = add_output(message, &(struct iovec){job->out[i].base, job->prepared->out_size[i]}, 1);
     }
     return r;
 }
@@ -92,11 +93,11 @@ static void describe_work(const struct job *job, const struct push *push,
     const struct devices *devices = &job->server->devices;
 
     *ret_by = (struct msg_done_by){.priority = job->flow.priority};
-    strcpy(ret_by->path, job->is_in_rings ? "ring" : "inline");
+    strcpy(ret_by->path, job->prepared->is_in_rings ? "ring" : "inline");
     strcpy(ret_by->backend,
            devices->backend); /* for each answer: printf() takes ten times as long */
     name_devices(devices, push->devices, ret_by->device);
-    if (job->wants_timing) {
+    if (job->prepared->wants_timing) {
         ret_by->has_timing = true;
         push_timing(push, &ret_by->timing);
     }
@@ -120,8 +121,8 @@ static int compose_answer(struct job *job, struct push *push, const struct failu
     describe_work(job, push, &answer.by);
     if (failure != NULL) {
         answer.failure = *failure;
-    } else if (!job->is_in_rings && (job->shape.leaf == 0 || job->id == 0)) {
-        answer.n_out = job->op->n_out;
+    } else if (!job->prepared->is_in_rings && (job->prepared->shape.leaf == 0 || job->id == 0)) {
+        answer.n_out = job->prepared->op->n_out;
     }
     if (job->id != 0) {
         codec_pack_job_result(&packer, &answer, is_structured);
@@ -132,7 +133,8 @@ static int compose_answer(struct job *job, struct push *push, const struct failu
     }
     int r = writer_add_copy(message, head->data, head->size);
     if (r == 0 && answer.n_out > 0) {
-        r = job->shape.leaf != 0 ? add_reduced(message, job) : add_push_outputs(message, job, push);
+        r = job->prepared->shape.leaf != 0 ? add_reduced(message, job)
+                                           : add_push_outputs(message, job, push);
     }
     return r;
 }
@@ -148,7 +150,8 @@ static int compose_done(struct job *job, struct writer_message *message, msgpack
         .n = job->n_records,
         .has_failure = job->failure.status != STATUS_OK,
         .failure = job->failure,
-        .n_out = job->state == JOB_DONE && job->shape.leaf != 0 ? job->op->n_out : 0,
+        .n_out =
+            job->state == JOB_DONE && job->prepared->shape.leaf != 0 ? job->prepared->op->n_out : 0,
     };
 
     msgpack_packer_init(&packer, head, msgpack_sbuffer_write);

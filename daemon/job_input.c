@@ -7,14 +7,15 @@
 int job_count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
                       struct failure *ret_failure)
 {
-    uint32_t record_size = job->shape.record_size[array];
+    uint32_t record_size = job->prepared->shape.record_size[array];
 
-    if (size % record_size != 0 && (job->tail == TAIL_ERROR || array > 0)) {
-        return fail(ret_failure, STATUS_RANGE, job->op->in[array].name,
+    if (size % record_size != 0 && (job->prepared->tail == TAIL_ERROR || array > 0)) {
+        return fail(ret_failure, STATUS_RANGE, job->prepared->op->in[array].name,
                     "input %s: %llu bytes are no multiple of its record of %u bytes%s",
-                    job->op->in[array].name, (unsigned long long)size, record_size,
-                    job->op->tails != 0 && array == 0 ? "; option tail can take the short record"
-                                                      : "");
+                    job->prepared->op->in[array].name, (unsigned long long)size, record_size,
+                    job->prepared->op->tails != 0 && array == 0
+                        ? "; option tail can take the short record"
+                        : "");
     }
     *ret_n = div_round_up(size, record_size);
     return 0;
@@ -31,7 +32,7 @@ int job_check_input(const struct job *job, struct failure *ret_failure)
     if (job->has_odd_push) {
         return fail(ret_failure, STATUS_RANGE, "n",
                     "the push before had no multiple of %u records, which ended the input",
-                    job->shape.leaf);
+                    job->prepared->shape.leaf);
     }
     return 0;
 }

@@ -21,7 +21,7 @@
 /* Records of a whole push, which bound a reduce op's partials; else only the ring's size does. */
 static uint64_t most_records(const struct job *job, const struct msg_options *options)
 {
-    const struct push_shape *shape = &job->shape;
+    const struct push_shape *shape = &job->prepared->shape;
     uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH;
 
     if (shape->leaf != 0) {
@@ -33,7 +33,7 @@ static uint64_t most_records(const struct job *job, const struct msg_options *op
 
 static int make_push(struct job *job, struct push *push)
 {
-    const struct push_shape *shape = &job->shape;
+    const struct push_shape *shape = &job->prepared->shape;
 
     push->job = job;
     push->n_pieces = 1;
@@ -78,30 +78,32 @@ struct described {
 
 static uint32_t n_ring_arrays(const struct job *job)
 {
-    return job->shape.leaf != 0 ? job->shape.n_in : job->shape.n_arrays;
+    return job->prepared->shape.leaf != 0 ? job->prepared->shape.n_in
+                                          : job->prepared->shape.n_arrays;
 }
 
 /* "input x" or "output y". */
 static const char *array_name(const struct job *job, uint32_t array, const char **ret_kind)
 {
-    bool is_input = array < job->shape.n_in;
+    bool is_input = array < job->prepared->shape.n_in;
 
     *ret_kind = is_input ? "input" : "output";
-    return is_input ? job->op->in[array].name : job->op->out[array - job->shape.n_in].name;
+    return is_input ? job->prepared->op->in[array].name
+                    : job->prepared->op->out[array - job->prepared->shape.n_in].name;
 }
 
 static uint64_t described_size(const struct job *job, const struct described *push, uint32_t array)
 {
-    if (job->shape.varying != 0 && array == job->shape.varying) {
+    if (job->prepared->shape.varying != 0 && array == job->prepared->shape.varying) {
         return push->varying_size;
     }
-    return push_array_size(&job->shape, array, push->n_records);
+    return push_array_size(&job->prepared->shape, array, push->n_records);
 }
 
 static int check_counts(const struct job *job, const struct described *push,
                         struct failure *ret_failure)
 {
-    const struct push_shape *shape = &job->shape;
+    const struct push_shape *shape = &job->prepared->shape;
 
     if (push->n_records > job->max_records) {
         fail(ret_failure, STATUS_TOO_BIG, "n", "%llu records in one push; max_push allows %u",
@@ -114,14 +116,14 @@ static int check_counts(const struct job *job, const struct described *push,
         return fail(ret_failure, STATUS_RANGE, "varying_size",
                     shape->varying == 0 ? "op %s has no varying input"
                                         : "op %s: the varying input has no whole elements",
-                    job->op->name);
+                    job->prepared->op->name);
     }
     if (shape->varying != 0 && push->varying_size > LIMIT_PUSH) {
         fail(ret_failure, STATUS_TOO_BIG, "varying_size", "a varying input of %u bytes, at most %d",
              push->varying_size, LIMIT_PUSH);
         return failure_add_limit(ret_failure, "max_push", push->varying_size, LIMIT_PUSH);
     }
-    if (push->tail_size != 0 && (job->tail != TAIL_SHORT || push->n_records == 0 ||
+    if (push->tail_size != 0 && (job->prepared->tail != TAIL_SHORT || push->n_records == 0 ||
                                  push->tail_size >= shape->record_size[0])) {
         return fail(ret_failure, STATUS_RANGE, "tail_size",
                     "a last record of %u bytes: the job has no tail \"short\", or it is not short",
@@ -152,7 +154,7 @@ static int check_bounds(const struct job *job, const struct described *push,
 static int check_overlap(const struct job *job, const struct described *push,
                          struct failure *ret_failure)
 {
-    for (uint32_t out = job->shape.n_in; out < n_ring_arrays(job); out++) {
+    for (uint32_t out = job->prepared->shape.n_in; out < n_ring_arrays(job); out++) {
         uint64_t out_size = described_size(job, push, out);
 
         for (uint32_t other = 0; other < out; other++) {
@@ -162,7 +164,8 @@ static int check_overlap(const struct job *job, const struct described *push,
                 push->offset[other] < push->offset[out] + out_size) {
                 return fail(ret_failure, STATUS_RANGE, name,
                             "output %s lies over %s %s: each needs its own place",
-                            job->op->out[out - job->shape.n_in].name, kind, name);
+                            job->prepared->op->out[out - job->prepared->shape.n_in].name, kind,
+                            name);
             }
         }
     }
@@ -206,7 +209,8 @@ static void accept_push(struct job *job, struct push *push, struct ring_link *li
     push->ring = link;
     ring_link_hold(link);
     job->has_short_push = push->tail_size != 0;
-    job->has_odd_push = job->shape.leaf != 0 && push->n_records % job->shape.leaf != 0;
+    job->has_odd_push =
+        job->prepared->shape.leaf != 0 && push->n_records % job->prepared->shape.leaf != 0;
     job_accept(job, push, now_ns());
 }
 
@@ -239,11 +243,11 @@ static void read_desc(const struct ring_desc *desc, const struct job *job, struc
         .varying_size = desc->varying_size,
         .tail_size = desc->tail_size,
     };
-    for (uint32_t i = 0; i < job->shape.n_in; i++) {
+    for (uint32_t i = 0; i < job->prepared->shape.n_in; i++) {
         ret_push->offset[i] = (uint64_t)desc->in[i] * RING_ALIGN;
     }
-    for (uint32_t i = 0; i < n_ring_arrays(job) - job->shape.n_in; i++) {
-        ret_push->offset[job->shape.n_in + i] = (uint64_t)desc->out[i] * RING_ALIGN;
+    for (uint32_t i = 0; i < n_ring_arrays(job) - job->prepared->shape.n_in; i++) {
+        ret_push->offset[job->prepared->shape.n_in + i] = (uint64_t)desc->out[i] * RING_ALIGN;
     }
 }
 
@@ -318,13 +322,13 @@ static int find_ring(const struct job *job, const struct msg_job_push *msg,
 static int read_sizes(const struct job *job, const struct msg_job_push *msg,
                       struct described *described, struct failure *ret_failure)
 {
-    const struct push_shape *shape = &job->shape;
+    const struct push_shape *shape = &job->prepared->shape;
     int r = job_count_records(job, 0, msg->in[0].size, &described->n_records, ret_failure);
 
     if (r < 0) {
         return r;
     }
-    if (job->tail == TAIL_SHORT) {
+    if (job->prepared->tail == TAIL_SHORT) {
         described->tail_size = (uint32_t)(msg->in[0].size % shape->record_size[0]);
     }
     for (uint32_t array = 1; array < n_ring_arrays(job); array++) {
@@ -345,18 +349,20 @@ static int read_sizes(const struct job *job, const struct msg_job_push *msg,
 
 int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure)
 {
-    uint32_t n_out = n_ring_arrays(job) - job->shape.n_in;
+    uint32_t n_out = n_ring_arrays(job) - job->prepared->shape.n_in;
     struct described described = {0};
     struct push *push;
 
     if (msg->n_out != n_out) {
         return fail(ret_failure, STATUS_INVALID_PARAM, "out",
                     "option out has %u Refs; a push of op %s has %u outputs", msg->n_out,
-                    job->op->name, n_out);
+                    job->prepared->op->name, n_out);
     }
     int r = find_ring(job, msg, &described.link, ret_failure);
     for (uint32_t i = 0; r == 0 && i < n_ring_arrays(job); i++) {
-        r = read_ref(job, i, i < job->shape.n_in ? &msg->in[i] : &msg->out[i - job->shape.n_in],
+        r = read_ref(job, i,
+                     i < job->prepared->shape.n_in ? &msg->in[i]
+                                                   : &msg->out[i - job->prepared->shape.n_in],
                      &described, ret_failure);
     }
     if (r == 0) {
@@ -385,14 +391,15 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
         .n_records = (uint32_t)push->n_records,
         .devices = push->devices,
         .priority = (uint8_t)job->flow.priority,
-        .has_timing = job->wants_timing,
+        .has_timing = job->prepared->wants_timing,
     };
 
-    for (uint32_t array = job->shape.n_in; failure == NULL && array < n_ring_arrays(job); array++) {
-        completion.out_size[array - job->shape.n_in] =
-            (uint32_t)push_array_size(&job->shape, array, push->n_records);
+    for (uint32_t array = job->prepared->shape.n_in; failure == NULL && array < n_ring_arrays(job);
+         array++) {
+        completion.out_size[array - job->prepared->shape.n_in] =
+            (uint32_t)push_array_size(&job->prepared->shape, array, push->n_records);
     }
-    if (job->wants_timing) {
+    if (job->prepared->wants_timing) {
         struct msg_timing timing;
 
         push_timing(push, &timing);

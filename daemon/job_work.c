@@ -64,20 +64,20 @@ static uint64_t next_chunk_records(const struct job *job, const struct push *pus
     uint64_t left = push->n_records - push->n_released;
 
     left = MIN(left, push->piece_records - push->n_released % push->piece_records);
-    return MIN(left, (uint64_t)job->chunk_records);
+    return MIN(left, (uint64_t)job->prepared->chunk_records);
 }
 
 /* Bytes of the largest array of this push's next n records. */
 static uint64_t chunk_size(const struct job *job, const struct push *push, uint64_t n_records)
 {
-    uint64_t size = n_records * job->shape.largest;
+    uint64_t size = n_records * job->prepared->shape.largest;
 
-    return job->shape.varying != 0 ? MAX(size, (uint64_t)push->varying_size) : size;
+    return job->prepared->shape.varying != 0 ? MAX(size, (uint64_t)push->varying_size) : size;
 }
 
 bool job_has_work(struct job *job)
 {
-    if (job->shape.leaf != 0 && !job->is_merging &&
+    if (job->prepared->shape.leaf != 0 && !job->is_merging &&
         (merge_push(job) != NULL || wants_finish(job))) {
         job->flow.next_size = MANIFEST_PARTIAL_SIZE;
         return true;
@@ -118,7 +118,7 @@ static int submit(struct job *job, uint32_t device, struct work_entry *entry, st
     }
     *chunk = (struct chunk){
         .job = job, .push = push, .device = device, .kind = entry->kind, .size = size};
-    entry->job_slot = job->slot;
+    entry->job_slot = job->prepared->slot;
     int r = worker_link_submit(device_of(chunk)->link, job->flow.priority, entry, chunk);
     if (r < 0) {
         free(chunk);
@@ -136,14 +136,14 @@ static int submit(struct job *job, uint32_t device, struct work_entry *entry, st
 
 static int issue_records(struct job *job, uint32_t device, struct push *push)
 {
-    const struct push_shape *shape = &job->shape;
+    const struct push_shape *shape = &job->prepared->shape;
     uint32_t piece = (uint32_t)(push->n_released / push->piece_records);
     uint64_t first = push->n_released % push->piece_records; /* within the piece */
     uint64_t n = next_chunk_records(job, push);
     struct work_entry entry = {
         .n_records = (uint32_t)n,
         .kind = shape->leaf != 0 ? WORK_LEAVES : WORK_MAP,
-        .flags = job->wants_timing ? WORK_TIMED : 0,
+        .flags = job->prepared->wants_timing ? WORK_TIMED : 0,
     };
 
     for (uint32_t array = 0; array < shape->n_arrays; array++) {
@@ -165,7 +165,7 @@ static int issue_records(struct job *job, uint32_t device, struct push *push)
 
 static int issue_merge(struct job *job, uint32_t device, struct push *push)
 {
-    const struct push_shape *shape = &job->shape;
+    const struct push_shape *shape = &job->prepared->shape;
     uint64_t n_records = push_piece_records(push, push->n_merged);
     struct work_entry entry = {
         .kind = WORK_MERGE,
@@ -201,7 +201,7 @@ static int issue_finish(struct job *job, uint32_t device)
     if (!job->has_fold) {
         return issue_empty_fold(job, device);
     }
-    for (uint32_t i = 0; i < job->op->n_out; i++) {
+    for (uint32_t i = 0; i < job->prepared->op->n_out; i++) {
         entry.ref[1 + i] = ref_of(&job->out[i], 0);
     }
     int r = submit(job, device, &entry, NULL, MANIFEST_PARTIAL_SIZE);
@@ -212,7 +212,7 @@ static int issue_finish(struct job *job, uint32_t device)
 int job_issue(struct job *job, uint32_t device)
 {
     int r;
-    bool may_fold = job->shape.leaf != 0 && !job->is_merging;
+    bool may_fold = job->prepared->shape.leaf != 0 && !job->is_merging;
     struct push *push = may_fold ? merge_push(job) : NULL;
 
     if (push != NULL) {
@@ -238,7 +238,7 @@ static void note_merged(struct job *job, struct push *push)
         return;
     }
     push->n_merged++;
-    if (push_is_computed(push, &job->shape)) {
+    if (push_is_computed(push, &job->prepared->shape)) {
         job->merge_seq++;
     }
 }
@@ -290,7 +290,7 @@ static void describe_failure(const struct chunk *chunk, const struct work_result
                              ? (enum status)result->status
                              : STATUS_INTERNAL;
 
-    fail(ret_failure, status, NULL, "op %s on device %s: %s", chunk->job->op->name,
+    fail(ret_failure, status, NULL, "op %s on device %s: %s", chunk->job->prepared->op->name,
          device_of(chunk)->name,
          error[0] != '\0' ? error : "its worker does not say what went wrong");
 }
@@ -322,8 +322,8 @@ void job_chunk_lost(struct chunk *chunk, const char *reason)
 
     job->server->stats.chunks_lost++;
     fail(&failure, STATUS_DEVICE_LOST, NULL,
-         "op %s was lost with the worker of device %s, and may be sent again: %s", job->op->name,
-         device_of(chunk)->name, reason);
+         "op %s was lost with the worker of device %s, and may be sent again: %s",
+         job->prepared->op->name, device_of(chunk)->name, reason);
     note_failure(job, chunk->push, &failure);
     free(chunk);
     job_settle(job);

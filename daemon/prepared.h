@@ -1,0 +1,41 @@
+/*
+ * Prepared: what an op comes to under a client's parameters and options.
+ *
+ * It owns a slot of the job block, from which the workers read the parameters, and keeps the
+ * constants that the slot names.  Jobs refer to it for as long as they live.
+ *
+ * Thread: the front end's loop.
+ */
+#pragma once
+
+#include "daemon/constant.h"
+#include "daemon/push.h"
+#include "proto/message.h"
+
+struct prepared {
+    struct server *server;
+    uint32_t n_refs;
+    const struct manifest_op *op;
+    struct push_shape shape;
+    uint32_t out_size[LIMIT_OUT]; /* bytes of an output's record */
+    struct constant *consts[LIMIT_CONSTS];
+    uint32_t slot;          /* in the job block */
+    uint32_t chunk_records; /* of a full chunk */
+    uint32_t devices;       /* set of those that may run it */
+    enum priority priority;
+    enum tail tail;
+    bool is_ordered;
+    bool is_in_rings; /* its pushes have no memory of the pool: see job_ring.c */
+    bool wants_timing;
+};
+
+/*
+ * Check op, parameters and options, with the constants that this connection has, and take a slot.
+ * Errors name the parameter or option.
+ */
+int prepared_create(struct session *session, const struct msg_op *op,
+                    const struct msg_options *options, struct prepared **ret_prepared,
+                    struct failure *ret_failure);
+struct prepared *prepared_ref(struct prepared *prepared);
+/* NULL is fine. */
+void prepared_unref(struct prepared *prepared);
