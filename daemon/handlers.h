@@ -1,9 +1,13 @@
 /*
  * Handlers: the methods, as a table of functions with their preconditions.
  *
- * A method without payload has `handle`: it reads the whole message and queues its answer.  A
- * method with payload has `begin`, called at its first payload's header with the message up to
- * there, `sink`, called for each payload, and `handle`, called when all is here.
+ * `handle` reads a whole message without payloads and queues its answer.
+ *
+ * A method with payload has `begin`, called at its first payload's header with the message up to
+ * there, `sink`, called for each payload, and `end`, called when all is here.  As the payload array
+ * is the last parameter and `begin` said how many elements it has (incoming.n_data), such a message
+ * is not read again.  Its `handle` gets those without payloads, and those in which not every
+ * element was one.
  *
  * All return 0 or a negative status with *ret_failure, with which the request is then answered;
  * `begin` may also return JOB_NO_ROOM: it is called again when the pool has more.
@@ -23,6 +27,7 @@ struct handler {
                  struct failure *ret_failure);
     int (*sink)(struct session *session, uint32_t index, uint64_t size,
                 struct reader_sink *ret_sink, struct failure *ret_failure);
+    int (*end)(struct session *session, struct failure *ret_failure);
     int (*handle)(struct session *session, const struct rpc_message *message,
                   struct failure *ret_failure);
     void (*on_refused)(struct session *session, const struct rpc_message *message,
@@ -35,12 +40,14 @@ const struct handler *handler_for(enum method method);
 /* handlers_job.c */
 int handle_run_begin(struct session *session, const struct rpc_message *message,
                      struct failure *ret_failure);
+int handle_run_end(struct session *session, struct failure *ret_failure);
 int handle_run(struct session *session, const struct rpc_message *message,
                struct failure *ret_failure);
 int handle_job_open(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure);
 int handle_job_push_begin(struct session *session, const struct rpc_message *message,
                           struct failure *ret_failure);
+int handle_job_push_end(struct session *session, struct failure *ret_failure);
 int handle_job_push(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure);
 void handle_job_push_refused(struct session *session, const struct rpc_message *message,
@@ -65,6 +72,7 @@ int handle_const_put_begin(struct session *session, const struct rpc_message *me
                            struct failure *ret_failure);
 int handle_const_put_sink(struct session *session, uint32_t index, uint64_t size,
                           struct reader_sink *ret_sink, struct failure *ret_failure);
+int handle_const_put_end(struct session *session, struct failure *ret_failure);
 int handle_const_put(struct session *session, const struct rpc_message *message,
                      struct failure *ret_failure);
 int handle_const_drop(struct session *session, const struct rpc_message *message,

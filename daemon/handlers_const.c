@@ -17,6 +17,7 @@ int handle_const_put_begin(struct session *session, const struct rpc_message *me
     if (r < 0) {
         return r;
     }
+    incoming->n_data = put.n_data;
     return constant_create(session, incoming->first_size, &incoming->constant, ret_failure);
 }
 
@@ -31,25 +32,30 @@ int handle_const_put_sink(struct session *session, uint32_t index, uint64_t size
     return 0;
 }
 
+int handle_const_put_end(struct session *session, struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct constant *constant = STEAL(incoming->constant);
+    struct answer answer;
+
+    (void)ret_failure;
+    constant_complete(constant);
+    codec_pack_const_result(answer_begin(&answer), incoming->msgid,
+                            &(struct msg_const){.id = constant->id});
+    return answer_send(&answer, session);
+}
+
 int handle_const_put(struct session *session, const struct rpc_message *message,
                      struct failure *ret_failure)
 {
-    struct incoming *incoming = session_incoming(session);
-    struct answer answer;
     struct msg_const_put put;
     int r = codec_unpack_const_put(&message->params, &put, ret_failure);
 
-    if (r == 0 && !incoming->is_begun) {
-        r = fail(ret_failure, STATUS_INVALID_PARAM, "data", "a constant is one bin or string");
-    }
+    (void)session;
     if (r < 0) {
         return r;
     }
-    struct constant *constant = STEAL(incoming->constant);
-    constant_complete(constant);
-    codec_pack_const_result(answer_begin(&answer), message->msgid,
-                            &(struct msg_const){.id = constant->id});
-    return answer_send(&answer, session);
+    return fail(ret_failure, STATUS_INVALID_PARAM, "data", "a constant is one bin or string");
 }
 
 int handle_const_drop(struct session *session, const struct rpc_message *message,

@@ -127,16 +127,12 @@ static int check_ends(const struct job *job, const struct push *push, uint64_t n
 }
 
 /* All payloads are here: the push is the daemon's. */
-static int accept_push(struct session *session, uint32_t n_data, struct failure *ret_failure)
+static int accept_push(struct session *session, struct failure *ret_failure)
 {
     struct incoming *incoming = session_incoming(session);
     struct job *job = incoming->job;
     struct push *push = incoming->push;
 
-    if (incoming->n_payloads != n_data) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "data",
-                    "an input is neither bytes nor a string");
-    }
     if (job->prepared->shape.varying != 0) {
         int r = check_ends(job, push, incoming->n_records, ret_failure);
 
@@ -155,6 +151,13 @@ static int accept_push(struct session *session, uint32_t n_data, struct failure 
     incoming->push = NULL;
     job_accept(job, push, now_ns());
     return 0;
+}
+
+/* The payload array is as long as it must be, but not all in it is a payload. */
+static int refuse_data(struct failure *ret_failure)
+{
+    return fail(ret_failure, STATUS_INVALID_PARAM, "data",
+                "an input is neither bytes nor a string");
 }
 
 /* ---- run ------------------------------------------------------------------------------------ */
@@ -189,6 +192,7 @@ static int begin_run(struct session *session, const struct rpc_message *message,
         return r;
     }
     incoming->job->msgid = message->msgid;
+    incoming->n_data = run.n_data;
     r = check_n_data(incoming->job->prepared->op, run.n_data, ret_failure);
     if (r < 0) {
         return r;
@@ -217,33 +221,30 @@ int handle_run_begin(struct session *session, const struct rpc_message *message,
     return r;
 }
 
-int handle_run(struct session *session, const struct rpc_message *message,
-               struct failure *ret_failure)
+int handle_run_end(struct session *session, struct failure *ret_failure)
 {
-    struct incoming *incoming = session_incoming(session);
-    struct server *server = session_server(session);
-    struct msg_run run;
-    int r = codec_unpack_run(&message->params, &run, ret_failure);
+    struct job *job = session_incoming(session)->job;
+    int r = accept_push(session, ret_failure);
 
-    if (r == 0 && !incoming->is_begun) { /* no payload came: say what is missing */
-        r = begin_run(session, message, ret_failure);
-        if (r == 0) {
-            r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
-                     "an input is neither bytes nor a string");
-        }
-    }
     if (r < 0) {
         return r;
     }
-    struct job *job = incoming->job;
-    r = accept_push(session, run.n_data, ret_failure);
-    if (r < 0) {
-        return r;
-    }
-    server->stats.runs_total++;
+    session_server(session)->stats.runs_total++;
     job_close(job);
     job_settle(job);
     return 0;
+}
+
+int handle_run(struct session *session, const struct rpc_message *message,
+               struct failure *ret_failure)
+{
+    struct msg_run run;
+    int r = codec_unpack_run(&message->params, &run, ret_failure);
+
+    if (r == 0 && !session_incoming(session)->is_begun) {
+        r = begin_run(session, message, ret_failure);
+    }
+    return r < 0 ? r : refuse_data(ret_failure);
 }
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -404,12 +405,23 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     room->n_records = incoming->n_records;
     incoming->job = job;
     incoming->push = room;
+    incoming->n_data = push.n_data;
     return 0;
 }
 
-/* Its payloads are here. */
-static int take_payloads(struct session *session, const struct msg_job_push *push,
-                         struct job **ret_job, struct failure *ret_failure)
+/* It is accepted. */
+static void end_push(struct session *session, struct job *job, bool is_request, uint32_t msgid)
+{
+    struct answer answer;
+
+    if (is_request) {
+        codec_pack_empty_result(answer_begin(&answer), msgid);
+        answer_send(&answer, session);
+    }
+    job_settle(job);
+}
+
+int handle_job_push_end(struct session *session, struct failure *ret_failure)
 {
     const struct incoming *incoming = session_incoming(session);
     struct job *job = incoming->job;
@@ -417,61 +429,38 @@ static int take_payloads(struct session *session, const struct msg_job_push *pus
     if (job->state >= JOB_DONE) {
         return fail(ret_failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
     }
-    uint64_t n_records = incoming->n_records;
-    bool is_short = incoming->first_size % job->prepared->shape.record_size[0] != 0;
-    int r = accept_push(session, push->n_data, ret_failure);
+    int r = accept_push(session, ret_failure);
     if (r < 0) {
         return r;
     }
-    job->has_short_push = is_short;
-    job->has_odd_push =
-        job->prepared->shape.leaf != 0 && n_records % job->prepared->shape.leaf != 0;
-    *ret_job = job;
+    const struct push_shape *shape = &job->prepared->shape;
+    job->has_short_push = incoming->first_size % shape->record_size[0] != 0;
+    job->has_odd_push = shape->leaf != 0 && incoming->n_records % shape->leaf != 0;
+    end_push(session, job, incoming->is_request, incoming->msgid);
     return 0;
 }
 
-/* It came without payloads: they are Refs, or something is missing. */
-static int take_refs(struct session *session, const struct msg_job_push *push, struct job **ret_job,
-                     struct failure *ret_failure)
-{
-    struct job *job = NULL;
-    int r = find_job(session, push->job, &job, ret_failure);
-
-    if (r == 0) {
-        r = check_push(job, push, ret_failure);
-    }
-    if (r == 0 && push->n_refs == 0) {
-        r = fail(ret_failure, STATUS_INVALID_PARAM, "data",
-                 "an input is neither bytes nor a string");
-    }
-    if (r == 0) {
-        r = job_take_refs(job, push, ret_failure);
-    }
-    *ret_job = job;
-    return r;
-}
-
+/* Without payloads its data are Refs, or something is missing. */
 int handle_job_push(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure)
 {
-    struct answer answer;
     struct msg_job_push push;
     struct job *job = NULL;
     int r = codec_unpack_job_push(&message->params, &push, ret_failure);
 
     if (r == 0) {
-        r = session_incoming(session)->is_begun ? take_payloads(session, &push, &job, ret_failure)
-                                                : take_refs(session, &push, &job, ret_failure);
+        r = find_job(session, push.job, &job, ret_failure);
     }
-    if (r < 0) {
-        return r;
+    if (r == 0) {
+        r = check_push(job, &push, ret_failure);
     }
-    if (message->type == RPC_REQUEST) {
-        codec_pack_empty_result(answer_begin(&answer), message->msgid);
-        answer_send(&answer, session);
+    if (r == 0) {
+        r = push.n_refs > 0 ? job_take_refs(job, &push, ret_failure) : refuse_data(ret_failure);
     }
-    job_settle(job);
-    return 0;
+    if (r == 0) {
+        end_push(session, job, message->type == RPC_REQUEST, message->msgid);
+    }
+    return r;
 }
 
 /* Nobody waits for an answer: the job fails, unless it is another's, or has ended. */

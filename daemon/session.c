@@ -166,6 +166,8 @@ static int begin_payloads(struct session *session, const struct guard *guard, co
     if (r < 0) {
         return r;
     }
+    session->incoming.msgid = message.msgid;
+    session->incoming.is_request = message.type == RPC_REQUEST;
     r = handler->begin(session, &message, ret_failure);
     rpc_finish(&message);
     return r;
@@ -220,16 +222,12 @@ static void on_stray(void *owner, const struct guard *guard)
     }
 }
 
-static int handle_call(struct session *session, const struct guard *guard, const uint8_t *head,
-                       size_t size, struct failure *ret_failure)
+static int read_call(struct session *session, const struct guard *guard, const uint8_t *head,
+                     size_t size, struct failure *ret_failure)
 {
     struct rpc_message message;
-
-    if (session->incoming.is_refused) {
-        *ret_failure = session->incoming.failure;
-        return -(int)ret_failure->status;
-    }
     int r = rpc_parse(head, size, &message, ret_failure);
+
     if (r < 0) {
         return r;
     }
@@ -244,6 +242,22 @@ static int handle_call(struct session *session, const struct guard *guard, const
     }
     rpc_finish(&message);
     return r;
+}
+
+static int handle_call(struct session *session, const struct guard *guard, const uint8_t *head,
+                       size_t size, struct failure *ret_failure)
+{
+    const struct incoming *incoming = &session->incoming;
+
+    if (incoming->is_refused) {
+        *ret_failure = incoming->failure;
+        return -(int)ret_failure->status;
+    }
+    if (!incoming->is_begun || incoming->n_payloads != incoming->n_data) {
+        return read_call(session, guard, head, size, ret_failure);
+    }
+    int r = check_state(session, handler_for(guard->method), ret_failure);
+    return r < 0 ? r : handler_for(guard->method)->end(session, ret_failure);
 }
 
 static void refuse_notification(struct session *session, const struct guard *guard,

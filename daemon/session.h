@@ -36,7 +36,10 @@ struct incoming {
     struct job *job;
     struct push *push;
     struct constant *constant; /* that is being received */
-    uint32_t n_payloads;
+    uint32_t msgid;
+    bool is_request;     /* else a notification, which has no answer */
+    uint32_t n_data;     /* elements of the payload array ... */
+    uint32_t n_payloads; /* ... and those that came as payloads so far */
     uint64_t first_size; /* bytes of payload 0 */
     uint64_t n_records;
 };
