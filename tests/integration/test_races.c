@@ -7,6 +7,7 @@
 #include "tests/wire.h"
 
 #include <signal.h>
+#include <sys/socket.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -175,6 +176,114 @@ static void test_who_waits_behind_a_client_that_leaves(void)
     await_nothing_left(next);
 }
 
+/* ---- waiting for room, unread ---------------------------------------------------------------- */
+
+/*
+ * Of the daemon's memory an answer to op.list takes 8 KiB and that of a small run 280 bytes: the
+ * lists stay within LIMIT_UNREAD, so that runs may follow; all together do not.
+ */
+enum { N_LISTS = 12, N_UNREAD = 700, UNREAD_SIZE = 4000000 };
+
+/* What a connection asked for and does not read. */
+struct unread {
+    uint8_t *bytes; /* of the first run: more than a socket holds */
+    uint32_t first, lists[N_LISTS], runs[N_UNREAD];
+};
+
+/* wire_send_bytes() would read meanwhile. */
+static void send_deaf(const struct wire *wire, msgpack_sbuffer *buffer)
+{
+    size_t sent = 0;
+
+    while (sent < buffer->size) {
+        ssize_t n = send(wire_fd(wire), buffer->data + sent, buffer->size - sent, MSG_NOSIGNAL);
+
+        CHECK_GT(n, 0);
+        sent += (size_t)n;
+    }
+    msgpack_sbuffer_clear(buffer);
+}
+
+/* The socket is full of the first answer, runs are under way; returns the worker, stopped. */
+static pid_t leave_unread(struct harness *daemon, struct wire *wire, struct wire *watcher,
+                          struct unread *ret_unread)
+{
+    msgpack_sbuffer buffer;
+    pid_t worker;
+
+    ret_unread->bytes = random_new(UNREAD_SIZE);
+    msgpack_sbuffer_init(&buffer);
+    ret_unread->first = wire_pack(wire, &buffer, "run", "['copy', {}, {}, [%b]]", ret_unread->bytes,
+                                  (size_t)UNREAD_SIZE);
+    send_deaf(wire, &buffer);
+    HARNESS_WAIT(stat_of(watcher, "bytes_out") > 100000);
+    worker = stop_worker(daemon);
+    for (unsigned i = 0; i < N_LISTS; i++) {
+        ret_unread->lists[i] = wire_pack(wire, &buffer, "op.list", "[]");
+    }
+    for (unsigned i = 0; i < N_UNREAD; i++) {
+        ret_unread->runs[i] = wire_pack(wire, &buffer, "run", "['copy', {}, {}, [<1>]]");
+    }
+    send_deaf(wire, &buffer);
+    msgpack_sbuffer_destroy(&buffer);
+    HARNESS_WAIT(stat_of(watcher, "runs_total") == 1 + N_UNREAD);
+    return worker;
+}
+
+/* Constants that leave less than two blocks of 8 KiB of its user's 48 MiB. */
+static void fill_share(struct wire *holder)
+{
+    uint64_t room = 48 * MIB - (uint64_t)stat_of(holder, "pool_used");
+
+    for (uint64_t size = 16 * MIB; size >= 8192; size /= 2) {
+        for (; room >= size; room -= size) {
+            char params[40];
+
+            snprintf(params, sizeof(params), "[{}, [<%u>]]", (unsigned)size);
+            wire_call(holder, "const.put", params);
+        }
+    }
+    CHECK_EQ(stat_of(holder, "pool_used"), 48 * MIB - room);
+}
+
+/*
+ * What it sent is all in the daemon's hands, so that no byte will tell of it; while it waited, its
+ * unread answers became too many for it to be read.
+ */
+static void test_a_run_expires_while_answers_are_unread(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *holder = wire_connect(harness_socket(daemon));
+    struct unread unread;
+    pid_t worker = leave_unread(daemon, wire, holder, &unread);
+    msgpack_sbuffer buffer;
+    uint32_t late, ping;
+
+    fill_share(holder);
+    msgpack_sbuffer_init(&buffer);
+    late = wire_pack(wire, &buffer, "run", "['copy', {}, {deadline_ns: 3000000000}, [<8192>]]");
+    ping = wire_pack(wire, &buffer, "ping", "[]");
+    send_deaf(wire, &buffer);
+    msgpack_sbuffer_destroy(&buffer);
+    HARNESS_WAIT(stat_of(holder, "pool_waiting") == 1);
+    CHECK_EQ(kill(worker, SIGCONT), 0);
+    HARNESS_WAIT(stat_of(holder, "chunks_total") >= 1 + N_UNREAD);
+    printf("# all answers are there; %d waits\n", (int)stat_of(holder, "pool_waiting"));
+    HARNESS_WAIT(stat_of(holder, "pool_waiting") == 0);
+
+    CHECK_MEM(wire_output(wire_result(wire, unread.first), UNREAD_SIZE), unread.bytes, UNREAD_SIZE);
+    for (unsigned i = 0; i < N_LISTS; i++) {
+        wire_result(wire, unread.lists[i]);
+    }
+    for (unsigned i = 0; i < N_UNREAD; i++) {
+        wire_output(wire_result(wire, unread.runs[i]), 1);
+    }
+    wire_error_is(wire, late, "DEADLINE", "deadline");
+    wire_result(wire, ping);
+    wire_check_works(wire);
+}
+
 /* ---- a job's end ---------------------------------------------------------------------------- */
 
 static void test_cancelled_by_another_while_a_push_arrives(void)
@@ -333,6 +442,7 @@ static void test_sigterm_does_not_wait_for_ever(void)
 
 CHECK_MAIN(CHECK_TEST(test_a_run_expires_while_it_waits_for_room),
            CHECK_TEST(test_a_run_expires_while_it_arrives),
+           CHECK_TEST(test_a_run_expires_while_answers_are_unread),
            CHECK_TEST(test_a_small_run_need_not_wait_for_a_large_one),
            CHECK_TEST(test_who_waits_behind_a_client_that_leaves),
            CHECK_TEST(test_cancelled_by_another_while_a_push_arrives),
