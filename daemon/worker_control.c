@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ASK_AGAIN_MS 10 /* for a segment, while too many descriptors are on their way */
-
 static void ask_for_segment(struct worker *worker);
 static void become_ready(struct worker *worker);
 
@@ -32,11 +30,7 @@ static int send_control(struct worker *worker, const struct control_message *mes
 
 static void on_ask_timer(uv_timer_t *timer)
 {
-    struct worker_link *link = timer->data;
-
-    if (link->current != NULL) {
-        ask_for_segment(link->current);
-    }
+    ask_for_segment(timer->data);
 }
 
 /* 0, or -errno when the worker cannot be spoken to. */
@@ -73,7 +67,7 @@ static void ask_for_segment(struct worker *worker)
     if (r == -EAGAIN) { /* clients leave too many descriptors on their way: it will pass */
         worker->is_asked = false;
         segments_note_unasked(&worker->segments, id);
-        uv_timer_start(&link->ask_timer, on_ask_timer, ASK_AGAIN_MS, 0);
+        uv_timer_start(&worker->ask_timer, on_ask_timer, WORKER_AGAIN_MS, 0);
     } else if (r < 0) {
         worker_condemn(worker, "it did not take a segment");
     }

@@ -57,6 +57,13 @@ int worker_watch(struct worker *worker, uv_poll_t *poll, int fd, uv_poll_cb on_e
     return uv_poll_start(poll, UV_READABLE | UV_DISCONNECT, on_event);
 }
 
+static void worker_add_timer(struct worker *worker, uv_timer_t *timer)
+{
+    uv_timer_init(worker->link->config.loop, timer);
+    timer->data = worker;
+    worker->n_handles++;
+}
+
 /* It has exited, or never was: let go of everything. */
 static void worker_bury(struct worker *worker)
 {
@@ -67,10 +74,14 @@ static void worker_bury(struct worker *worker)
         worker_free(worker);
         return;
     }
-    uv_poll_t *polls[] = {&worker->control_poll, &worker->pid_poll, &worker->doorbell_poll};
-    for (unsigned i = 0; i < ARRAY_SIZE(polls); i++) {
-        if (polls[i]->data == worker && !uv_is_closing((uv_handle_t *)polls[i])) {
-            uv_close((uv_handle_t *)polls[i], on_handle_closed);
+    uv_handle_t *handles[] = {
+        (uv_handle_t *)&worker->control_poll,  (uv_handle_t *)&worker->pid_poll,
+        (uv_handle_t *)&worker->doorbell_poll, (uv_handle_t *)&worker->ask_timer,
+        (uv_handle_t *)&worker->exit_timer,
+    };
+    for (unsigned i = 0; i < ARRAY_SIZE(handles); i++) {
+        if (handles[i]->data == worker && !uv_is_closing(handles[i])) {
+            uv_close(handles[i], on_handle_closed);
         }
     }
 }
@@ -154,17 +165,10 @@ static void deliver_lost(struct worker *worker)
     }
 }
 
-static void on_exit_seen(uv_poll_t *poll, int status, int events)
+static void worker_exited(struct worker *worker, const char *words)
 {
-    struct worker *worker = poll->data;
     struct worker_link *link = worker->link;
-    char words[32];
 
-    (void)status;
-    (void)events;
-    if (!child_has_ended(worker->pid_fd, words, sizeof(words))) {
-        return;
-    }
     worker_read_control(worker);
     worker_condemn(worker, words);
     log_info("worker of %s (pid %d): %s", link->config.name, (int)worker->pid, words);
@@ -183,6 +187,38 @@ static void on_exit_seen(uv_poll_t *poll, int status, int events)
     worker_bury(worker);
 }
 
+static void on_exit_timer(uv_timer_t *timer);
+
+/*
+ * Its pidfd says that it has exited.  While it is traced it cannot be reaped, and the pidfd would
+ * say so in every turn of the loop.
+ */
+static void look_for_exit(struct worker *worker)
+{
+    char words[32];
+
+    if (child_has_ended(worker->pid_fd, words, sizeof(words))) {
+        worker_exited(worker, words);
+    } else {
+        uv_poll_stop(&worker->pid_poll);
+        uv_timer_start(&worker->exit_timer, on_exit_timer, WORKER_AGAIN_MS, 0);
+    }
+}
+
+static void on_exit_timer(uv_timer_t *timer)
+{
+    look_for_exit(timer->data);
+}
+
+static void on_exit_seen(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    look_for_exit(poll->data);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
 void worker_on_doorbell(uv_poll_t *poll, int status, int events)
 {
     struct worker *worker = poll->data;
@@ -193,8 +229,7 @@ void worker_on_doorbell(uv_poll_t *poll, int status, int events)
     channel_drain(worker->doorbell_fd, &is_closed);
     worker_link_poll(worker->link);
     if (is_closed) {
-        worker_read_control(
-            worker); /* why, if it said so: that was first, but may be seen second */
+        worker_read_control(worker); /* why, if it said: that was first, but may be seen second */
         worker_condemn_silent(worker, "its doorbell ended");
     }
 }
@@ -229,6 +264,8 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
         worker_free(worker);
         return r;
     }
+    worker_add_timer(worker, &worker->ask_timer);
+    worker_add_timer(worker, &worker->exit_timer);
     /* libuv makes the front end's end non-blocking; the worker's end blocks, as it likes. */
     if (worker_watch(worker, &worker->control_poll, worker->control_fd, on_control) < 0 ||
         worker_watch(worker, &worker->pid_poll, worker->pid_fd, on_exit_seen) < 0) {
@@ -281,9 +318,7 @@ int worker_link_create(const struct worker_link_config *config, struct worker_li
     }
     link->config = *config;
     uv_timer_init(config->loop, &link->restart_timer);
-    uv_timer_init(config->loop, &link->ask_timer);
-    link->restart_timer.data = link->ask_timer.data = link;
-    link->n_timers = 2;
+    link->restart_timer.data = link;
     int r = worker_start(link, ret_failure);
     if (r < 0) {
         worker_link_destroy(link);
@@ -312,10 +347,7 @@ static void on_timer_closed(uv_handle_t *handle)
 {
     struct worker_link *link = handle->data;
 
-    link->n_timers--;
-    if (link->n_timers == 0) {
-        free(link);
-    }
+    free(link);
 }
 
 void worker_link_destroy(struct worker_link *link)
@@ -333,7 +365,6 @@ void worker_link_destroy(struct worker_link *link)
         worker_end(worker);
     }
     uv_close((uv_handle_t *)&link->restart_timer, on_timer_closed);
-    uv_close((uv_handle_t *)&link->ask_timer, on_timer_closed);
 }
 
 /* ---- use ------------------------------------------------------------------------------------ */

@@ -13,6 +13,8 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#define WORKER_AGAIN_MS 100 /* between two looks at what no event announces */
+
 enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
 
 struct worker {
@@ -26,7 +28,9 @@ struct worker {
     uv_poll_t control_poll;
     uv_poll_t pid_poll;
     uv_poll_t doorbell_poll;
-    unsigned n_handles; /* that libuv still holds */
+    uv_timer_t ask_timer;  /* runs while a segment cannot be asked for */
+    uv_timer_t exit_timer; /* runs while it has exited and is not ours to reap */
+    unsigned n_handles;    /* that libuv still holds */
     struct queue *queue;
     struct segment_mapper segments;
     bool is_attached; /* to the table of segments */
@@ -46,8 +50,6 @@ struct worker_link {
     struct worker *current; /* NULL while a restart waits */
     struct worker *dying;
     uv_timer_t restart_timer;
-    uv_timer_t ask_timer; /* to ask for a segment again */
-    unsigned n_timers;    /* that libuv still holds */
     uint32_t generation;
     uint32_t backoff_ms;
     bool is_closing;

@@ -317,15 +317,30 @@ static void test_a_dead_worker_is_replaced(void)
     CHECK_STR(wire_text(wire_call(wire, "device.list", "[]"), "0.state"), "ready");
 }
 
+/* Clock ticks that the daemon has computed for. */
+static unsigned long cpu_ticks(const struct harness *daemon)
+{
+    unsigned long user, system;
+    const char *after_name = strstr(harness_proc(harness_pid(daemon), "stat"), ") ");
+
+    CHECK(after_name != NULL);
+    CHECK_EQ(
+        sscanf(after_name, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system),
+        2);
+    return user + system;
+}
+
 /*
  * A debugger or leak checker learns of a worker's exit first, and until it has let go the worker is
- * not the daemon's to reap: work goes on with the next one, and nothing stays behind.
+ * not the daemon's to reap: work goes on with the next one, nothing stays behind, and the daemon
+ * does not ask again and again meanwhile.
  */
 static void test_a_traced_worker_dies(void)
 {
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
     pid_t worker = harness_await_worker(daemon, 0);
+    unsigned long ticks;
 
     if (ptrace(PTRACE_SEIZE, worker, NULL, NULL) < 0) {
         CHECK_SKIP("no tracing here: %s", strerror(errno));
@@ -337,6 +352,10 @@ static void test_a_traced_worker_dies(void)
         wire_check_works(wire);
     }
     CHECK_EQ(harness_n_children(daemon), 3); /* the spawner, the dead, and the next worker */
+    ticks = cpu_ticks(daemon);
+    sleep(2);
+    /* A tenth of one processor: far from none, and from all that there is to have. */
+    CHECK_LT(cpu_ticks(daemon) - ticks, (unsigned long)sysconf(_SC_CLK_TCK) / 5);
     CHECK_EQ(waitpid(worker, NULL, __WALL), worker);
     HARNESS_WAIT(harness_n_children(daemon) == 2);
     wire_check_works(wire);
