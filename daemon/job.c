@@ -91,6 +91,23 @@ void job_destroy(struct job *job)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+/* The fold so far, and the one that a worker makes of it. */
+#define FOLD_SIZE (2 * MANIFEST_PARTIAL_SIZE)
+
+/* What the pool lends for a reduce op's fold and outputs. */
+static uint64_t fold_pool_size(const struct job *job)
+{
+    uint64_t total = 0;
+
+    if (job->prepared->shape.leaf == 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < job->prepared->op->n_out; i++) {
+        total += pool_rounded(job->prepared->out_size[i]);
+    }
+    return total + pool_rounded(FOLD_SIZE);
+}
+
 static int lease_fold(struct job *job)
 {
     struct pool *pool = job->server->pool;
@@ -98,7 +115,7 @@ static int lease_fold(struct job *job)
     if (job->prepared->shape.leaf == 0) {
         return 0;
     }
-    int r = pool_lease(pool, 2 * MANIFEST_PARTIAL_SIZE, &job->fold);
+    int r = pool_lease(pool, FOLD_SIZE, &job->fold);
     for (uint32_t i = 0; r == 0 && i < job->prepared->op->n_out; i++) {
         r = pool_lease(pool, job->prepared->out_size[i], &job->out[i]);
     }
@@ -175,12 +192,16 @@ static int refuse_window(const struct job *job, uint64_t wanted, struct failure 
     return -(int)ret_failure->status;
 }
 
-/* Halve max_push down to its least, then the window, until the window has its memory. */
+/*
+ * Halve max_push down to its least, then the window, until the window has its memory.  The fold has
+ * its own already, and is still to be charged.
+ */
 static int shrink_to_fit(struct job *job, uint32_t window, uint64_t size,
                          struct failure *ret_failure)
 {
     const struct pool *pool = job->server->pool;
-    uint64_t room = user_pool_room(job->user, pool_size(pool));
+    uint64_t fold = fold_pool_size(job);
+    uint64_t room = user_pool_room(job->user, pool_size(pool)) - fold;
     uint64_t share = MIN(JOB_SHARE(pool_size(pool) - pool_used(pool)), room);
 
     for (;;) {
@@ -200,7 +221,7 @@ static int shrink_to_fit(struct job *job, uint32_t window, uint64_t size,
         } else if (window > 1) {
             window /= 2;
         } else {
-            return refuse_window(job, wanted, ret_failure);
+            return refuse_window(job, wanted + fold, ret_failure);
         }
     }
 }
@@ -211,9 +232,10 @@ int job_lease_window(struct job *job, const struct msg_options *options,
     size_t used = pool_used(job->server->pool);
     uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH_DEFAULT;
+    uint64_t fold = fold_pool_size(job);
 
-    if (lease_fold(job) < 0) {
-        return refuse_window(job, 0, ret_failure);
+    if (fold > user_pool_room(job->user, pool_size(job->server->pool)) || lease_fold(job) < 0) {
+        return refuse_window(job, fold, ret_failure);
     }
     if (job->prepared->is_in_rings) {
         int r = job_make_ring_window(job, options);
@@ -253,6 +275,7 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
         return r;
     }
     uint64_t share = user_pool_share(pool_size(pool));
+    size += fold_pool_size(job);
     if (size > share) {
         fail(ret_failure, STATUS_TOO_BIG, "data",
              "this run needs %llu bytes of the pool and may have %llu; use a job",

@@ -153,6 +153,62 @@ static void test_a_run_over_what_its_connection_holds(void)
     wire_output(wire_call(one, "run", "['copy', {}, {}, [<4000000>]]"), 4000000);
 }
 
+/* A connection's constants take all of its user's share but this; the first holds a block. */
+static uint64_t leave_room(struct wire *holder, size_t room)
+{
+    uint64_t first =
+        (uint64_t)wire_number(wire_call(holder, "const.put", "[{}, [<8192>]]"), "const");
+    size_t left = 48 * MIB - room - (size_t)stat_of(holder, "pool_used");
+
+    for (size_t size = 16 * MIB; left > 0; size /= 2) {
+        for (; left >= size; left -= size) {
+            char params[40];
+
+            snprintf(params, sizeof(params), "[{}, [<%zu>]]", size);
+            wire_call(holder, "const.put", params);
+        }
+    }
+    CHECK_EQ(stat_of(holder, "pool_used"), 48 * MIB - room);
+    return first;
+}
+
+/* A fold takes a block, and so does its result: a sum's input and partials alone would fit. */
+static void test_the_fold_of_a_run_is_charged(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *holder = wire_connect(harness_socket(daemon));
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    uint64_t constant = leave_room(holder, 8192);
+    uint32_t run = wire_send(wire, "run", "['sum', {}, {}, [<400>]]");
+
+    HARNESS_WAIT(stat_of(holder, "pool_waiting") == 1);
+    CHECK_EQ(stat_of(holder, "pool_used"), 48 * MIB - 8192);
+    wire_call(holder, "const.drop", "[%lu]", constant);
+    CHECK_EQ(wire_number(wire_result(wire, run), "n"), 100);
+}
+
+static void test_the_fold_of_a_job_is_charged(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *holder = wire_connect(harness_socket(daemon));
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const char *least = "['sum', {}, {window: 1, max_push: 65536}]";
+    uint64_t job = (uint64_t)wire_number(wire_call(wire, "job.open", least), "job"), constant;
+    size_t needed = (size_t)stat_of(wire, "pool_used");
+    const msgpack_object *details;
+
+    wire_call(wire, "job.cancel", "[%lu]", job);
+    wire_notification(wire, "job.done");
+    wire_call(wire, "hello", "[{errors: 'structured'}]");
+    constant = leave_room(holder, needed - 8192);
+    details = refused(wire, wire_send(wire, "job.open", least), "QUOTA");
+    CHECK_STR(wire_text(details, "limit"), "user_pool");
+    CHECK_EQ(wire_number(details, "used"), 48 * MIB - needed + 8192);
+    wire_call(holder, "const.drop", "[%lu]", constant);
+    wire_call(wire, "job.open", least);
+    CHECK_EQ(stat_of(wire, "pool_used"), 48 * MIB);
+}
+
 /* Half of a payload is charged like a whole one: its place is kept. */
 static void test_half_received_runs_are_charged(void)
 {
@@ -333,6 +389,8 @@ static void test_a_childs_connection_is_its_parents(void)
 
 CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
            CHECK_TEST(test_a_run_over_what_its_connection_holds),
+           CHECK_TEST(test_the_fold_of_a_run_is_charged),
+           CHECK_TEST(test_the_fold_of_a_job_is_charged),
            CHECK_TEST(test_half_received_runs_are_charged),
            CHECK_TEST(test_unread_results_are_charged), CHECK_TEST(test_job_slots),
            CHECK_TEST(test_connections), CHECK_TEST(test_rights_stay_those_of_connect),
