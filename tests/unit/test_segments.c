@@ -332,6 +332,7 @@ static void check_all_end(void)
         }
         act(&workers[i], ACTION_JOIN);
     }
+    ask_all(); /* whose socket was full */
     obey();
     CHECK_EQ(n_ready(), N_WORKERS);
     for (uint32_t id = 0; id < N_IDS; id++) {
