@@ -144,6 +144,7 @@ static const struct handler handlers[METHOD_COUNT] = {
     [METHOD_OP_LIST] = {.handle = handle_op_list},
     [METHOD_RUN] = {.is_new_work = true,
                     .begin = handle_run_begin,
+                    .begin_again = handle_run_begin_again,
                     .sink = handle_push_sink,
                     .end = handle_run_end,
                     .handle = handle_run},

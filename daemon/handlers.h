@@ -9,8 +9,12 @@
  * is not read again.  Its `handle` gets those without payloads, and those in which not every
  * element was one.
  *
+ * A method may have `begin_again`, called in place of `begin` for a message that but for msgid and
+ * payloads is the one before, which began well.
+ *
  * All return 0 or a negative status with *ret_failure, with which the request is then answered;
- * `begin` may also return JOB_NO_ROOM: it is called again when the pool has more.
+ * `begin` and `begin_again` may also return JOB_NO_ROOM: one of them is called again when the pool
+ * has more.
  *
  * A method with `on_refused` may come as a notification, too: then it gets no answer, and a failure
  * goes there.  Other notifications are ignored.
@@ -19,12 +23,15 @@
  */
 #pragma once
 
+#include "daemon/memo.h"
 #include "daemon/session.h"
 
 struct handler {
     bool is_new_work; /* refused with BUSY after SIGTERM */
     int (*begin)(struct session *session, const struct rpc_message *message,
                  struct failure *ret_failure);
+    int (*begin_again)(struct session *session, const struct memo *memo,
+                       struct failure *ret_failure);
     int (*sink)(struct session *session, uint32_t index, uint64_t size,
                 struct reader_sink *ret_sink, struct failure *ret_failure);
     int (*end)(struct session *session, struct failure *ret_failure);
@@ -40,6 +47,8 @@ const struct handler *handler_for(enum method method);
 /* handlers_job.c */
 int handle_run_begin(struct session *session, const struct rpc_message *message,
                      struct failure *ret_failure);
+int handle_run_begin_again(struct session *session, const struct memo *memo,
+                           struct failure *ret_failure);
 int handle_run_end(struct session *session, struct failure *ret_failure);
 int handle_run(struct session *session, const struct rpc_message *message,
                struct failure *ret_failure);

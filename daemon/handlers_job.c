@@ -176,29 +176,56 @@ static int check_user_jobs(const struct session *session, struct failure *ret_fa
     return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
 }
 
-static int begin_run(struct session *session, const struct rpc_message *message,
+/* Its job, and how many records it has. */
+static int start_run(struct session *session, struct prepared *prepared,
                      struct failure *ret_failure)
 {
     struct incoming *incoming = session_incoming(session);
-    struct msg_run run;
-    int r = codec_unpack_run(&message->params, &run, ret_failure);
+    int r = job_create(session, prepared, &incoming->job, ret_failure);
 
     if (r < 0) {
         return r;
     }
-    struct job_request request = {session, &run.op, &run.options, incoming->arrived_ns};
-    r = job_create(&request, &incoming->job, ret_failure);
-    if (r < 0) {
-        return r;
-    }
-    incoming->job->msgid = message->msgid;
-    incoming->n_data = run.n_data;
-    r = check_n_data(incoming->job->prepared->op, run.n_data, ret_failure);
-    if (r < 0) {
-        return r;
-    }
+    incoming->job->msgid = incoming->msgid;
     return job_count_records(incoming->job, 0, incoming->first_size, &incoming->n_records,
                              ret_failure);
+}
+
+static int begin_run(struct session *session, const struct rpc_message *message,
+                     struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    struct prepared *prepared = NULL;
+    struct msg_run run;
+    int r = codec_unpack_run(&message->params, &run, ret_failure);
+
+    if (r == 0) {
+        r = prepared_create(session, &run.op, &run.options, &prepared, ret_failure);
+    }
+    if (r == 0) {
+        r = check_n_data(prepared->op, run.n_data, ret_failure);
+    }
+    if (r < 0) {
+        prepared_unref(prepared);
+        return r;
+    }
+    incoming->n_data = run.n_data;
+    r = start_run(session, prepared, ret_failure);
+    if (r == 0 && run.options.deadline_ns != 0) {
+        incoming->job->deadline_at_ns = incoming->arrived_ns + run.options.deadline_ns;
+    }
+    return r;
+}
+
+static int lease_run(struct incoming *incoming, struct failure *ret_failure)
+{
+    int r = job_lease_run(incoming->job, incoming->n_records, ret_failure);
+
+    if (r == 0) {
+        incoming->push = job_free_push(incoming->job);
+        incoming->push->state = PUSH_FILLING;
+    }
+    return r;
 }
 
 int handle_run_begin(struct session *session, const struct rpc_message *message,
@@ -211,14 +238,21 @@ int handle_run_begin(struct session *session, const struct rpc_message *message,
         r = check_user_jobs(session, ret_failure);
         r = r == 0 ? begin_run(session, message, ret_failure) : r;
     }
-    if (r == 0) {
-        r = job_lease_run(incoming->job, incoming->n_records, ret_failure);
+    return r < 0 ? r : lease_run(incoming, ret_failure);
+}
+
+int handle_run_begin_again(struct session *session, const struct memo *memo,
+                           struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
+    int r = 0;
+
+    if (incoming->job == NULL) {
+        incoming->n_data = memo->n_data;
+        r = check_user_jobs(session, ret_failure);
+        r = r == 0 ? start_run(session, prepared_ref(memo->prepared), ret_failure) : r;
     }
-    if (r == 0) {
-        incoming->push = job_free_push(incoming->job);
-        incoming->push->state = PUSH_FILLING;
-    }
-    return r;
+    return r < 0 ? r : lease_run(incoming, ret_failure);
 }
 
 int handle_run_end(struct session *session, struct failure *ret_failure)
@@ -285,6 +319,7 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     struct answer answer;
     struct msg_job_open open;
     struct msg_job_opened opened;
+    struct prepared *prepared = NULL;
     struct job *job = NULL;
     int r = codec_unpack_job_open(&message->params, &open, ret_failure);
 
@@ -294,10 +329,15 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     if (r < 0) {
         return r;
     }
-    struct job_request request = {session, &open.op, &open.options, now_ns()};
-    r = job_create(&request, &job, ret_failure);
+    r = prepared_create(session, &open.op, &open.options, &prepared, ret_failure);
+    if (r == 0) {
+        r = job_create(session, prepared, &job, ret_failure);
+    }
     if (r < 0) {
         return r;
+    }
+    if (open.options.deadline_ns != 0) {
+        job->deadline_at_ns = now_ns() + open.options.deadline_ns;
     }
     r = job_lease_window(job, &open.options, ret_failure);
     if (r < 0) {

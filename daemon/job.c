@@ -29,30 +29,24 @@ static void set_state(struct job *job, enum job_state state)
     job->state = state;
 }
 
-int job_create(const struct job_request *request, struct job **ret_job, struct failure *ret_failure)
+int job_create(struct session *session, struct prepared *prepared, struct job **ret_job,
+               struct failure *ret_failure)
 {
-    const struct msg_options *options = request->options;
     struct job *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
+        prepared_unref(prepared);
         fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory; try again later");
         ret_failure->retry_ms = SERVER_RETRY_MS;
         return -(int)ret_failure->status;
     }
-    int r = prepared_create(request->session, request->op, options, &job->prepared, ret_failure);
-    if (r < 0) {
-        free(job);
-        return r;
-    }
-    job->session = request->session;
-    job->user = session_user(request->session);
-    job->server = session_server(request->session);
+    job->session = session;
+    job->user = session_user(session);
+    job->server = session_server(session);
+    job->prepared = prepared;
     job->stop_seq = UINT64_MAX;
-    job->flow.priority = job->prepared->priority;
-    job->flow.devices = job->prepared->devices;
-    if (options->deadline_ns != 0) {
-        job->deadline_at_ns = request->now_ns + options->deadline_ns;
-    }
+    job->flow.priority = prepared->priority;
+    job->flow.devices = prepared->devices;
     user_add_job(job->user);
     server_add_job(job->server, job);
     *ret_job = job;

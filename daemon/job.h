@@ -72,19 +72,8 @@ struct job {
     bool has_said_done;
 };
 
-/* What job_create() needs besides the client's words. */
-struct job_request {
-    struct session *session;
-    const struct msg_op *op;
-    const struct msg_options *options;
-    uint64_t now_ns;
-};
-
-/*
- * Check op, parameters and options and make a job without pushes or memory.  Errors name the
- * parameter or option.
- */
-int job_create(const struct job_request *request, struct job **ret_job,
+/* A job of this connection's without pushes or memory.  It takes over the reference. */
+int job_create(struct session *session, struct prepared *prepared, struct job **ret_job,
                struct failure *ret_failure);
 /* Only before its first push is accepted, or when job_is_over(). */
 void job_destroy(struct job *job);

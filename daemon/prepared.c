@@ -121,6 +121,8 @@ static void give_consts(struct prepared *prepared)
 static int take_slot(struct prepared *prepared, struct job_block *block,
                      struct failure *ret_failure)
 {
+    struct job_slots *slots = prepared->server->job_slots;
+
     for (uint32_t i = 0; i < prepared->op->n_consts; i++) {
         const struct constant *constant = prepared->consts[i];
 
@@ -129,7 +131,12 @@ static int take_slot(struct prepared *prepared, struct job_block *block,
             .id = constant->id,
         };
     }
-    if (job_slots_take(prepared->server->job_slots, block, &prepared->slot) < 0) {
+    int r = job_slots_take(slots, block, &prepared->slot);
+    if (r < 0) {
+        server_drop_memos(prepared->server);
+        r = job_slots_take(slots, block, &prepared->slot);
+    }
+    if (r < 0) {
         fail(ret_failure, STATUS_BUSY, NULL, "%d jobs are open, all there may be; try later",
              LIMIT_JOB_SLOTS);
         ret_failure->retry_ms = SERVER_RETRY_MS;

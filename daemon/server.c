@@ -112,6 +112,7 @@ static void on_device_change(void *owner, const struct device *device)
     struct msg_event event = {.kind = EVENT_DEVICE};
 
     server->has_device_news = true;
+    server_drop_memos(server);
     snprintf(event.device, sizeof(event.device), "%s", device->name);
     snprintf(event.state, sizeof(event.state), "%s", device_state_names[device->state]);
     snprintf(event.reason, sizeof(event.reason), "%s", device->reason);
@@ -512,6 +513,14 @@ int server_find_devices(const struct server *server, const struct msg_options *o
     }
     *ret_devices = SCHEDULER_DEVICE(device->index);
     return 0;
+}
+
+void server_drop_memos(struct server *server)
+{
+    for (struct session *session = server->sessions; session != NULL;
+         session = session_links(session)->next) {
+        session_drop_memo(session);
+    }
 }
 
 void server_stats(const struct server *server, struct msg_stats *ret_stats)

@@ -108,6 +108,9 @@ int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
 int server_find_devices(const struct server *server, const struct msg_options *options,
                         uint32_t *ret_devices, struct failure *ret_failure);
 
+/* Forget all connections' last runs: they would be prepared differently, or hold scarce slots. */
+void server_drop_memos(struct server *server);
+
 /* How much one session may read now, bytes. */
 size_t server_read_budget(const struct server *server);
 void server_mark_dirty(struct server *server, struct session *session);

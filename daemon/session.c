@@ -9,6 +9,7 @@
 #include "daemon/answer.h"
 #include "daemon/handlers.h"
 #include "daemon/log.h"
+#include "daemon/memo.h"
 #include "daemon/ring_link.h"
 #include "daemon/server.h"
 #include "daemon/user.h"
@@ -44,6 +45,7 @@ struct session {
     bool is_held_up; /* descriptors wait, for others to take theirs */
     bool is_paused;  /* the reader stopped with bytes in hand that nothing will announce */
     struct incoming incoming;
+    struct memo memo; /* of the last run */
 
     uint64_t received; /* reader_received() and writer_sent() when they last moved */
     uint64_t sent;
@@ -110,6 +112,11 @@ static void orphan_jobs(struct session *session)
     ring_link_orphan_all(session);
 }
 
+void session_drop_memo(struct session *session)
+{
+    memo_drop(&session->memo);
+}
+
 void session_forget_job(struct session *session, const struct job *job)
 {
     struct failure failure;
@@ -152,24 +159,50 @@ static int check_state(const struct session *session, const struct handler *hand
     return 0;
 }
 
+/* Read what there is of the message; as handler.begin. */
+static int begin_reading(struct session *session, const struct handler *handler,
+                         const uint8_t *prefix, size_t size, struct failure *ret_failure)
+{
+    struct rpc_message message;
+    int r = rpc_parse(prefix, size, &message, ret_failure);
+
+    if (r < 0) {
+        return r;
+    }
+    r = handler->begin(session, &message, ret_failure);
+    rpc_finish(&message);
+    return r;
+}
+
+static void remember(struct session *session, const struct words *words)
+{
+    const struct job *job = session->incoming.job;
+
+    if (job->deadline_at_ns == 0) {
+        memo_keep(&session->memo, words, job->prepared, session->incoming.n_data);
+    }
+}
+
 /* The first payload's header is here: is the message welcome?  As handler.begin. */
 static int begin_payloads(struct session *session, const struct guard *guard, const uint8_t *prefix,
                           size_t size, struct failure *ret_failure)
 {
     const struct handler *handler = handler_for(guard->method);
-    struct rpc_message message;
+    const struct words words = {prefix + guard->msgid_end, guard->pos - guard->msgid_end};
     int r = check_state(session, handler, ret_failure);
 
-    if (r == 0) {
-        r = rpc_parse(prefix, size, &message, ret_failure);
-    }
     if (r < 0) {
         return r;
     }
-    session->incoming.msgid = message.msgid;
-    session->incoming.is_request = message.type == RPC_REQUEST;
-    r = handler->begin(session, &message, ret_failure);
-    rpc_finish(&message);
+    session->incoming.msgid = guard->msgid;
+    session->incoming.is_request = guard->type == RPC_REQUEST;
+    if (handler->begin_again != NULL && memo_has(&session->memo, &words)) {
+        return handler->begin_again(session, &session->memo, ret_failure);
+    }
+    r = begin_reading(session, handler, prefix, size, ret_failure);
+    if (r == 0 && handler->begin_again != NULL) {
+        remember(session, &words);
+    }
     return r;
 }
 
@@ -628,6 +661,7 @@ void session_close(struct session *session)
     }
     session->state = SESSION_CLOSING;
     orphan_jobs(session);
+    session_drop_memo(session);
     server_forget_session(session->server, session);
     uv_close((uv_handle_t *)&session->poll, on_closed);
 }

@@ -70,6 +70,8 @@ void session_subscribe(struct session *session, const struct msg_subscribe *subs
 /* Answer a request with an error. */
 void session_queue_error(struct session *session, uint32_t msgid, const struct failure *failure);
 
+/* Forget the run before. */
+void session_drop_memo(struct session *session);
 /* The job is about to be destroyed: forget a push that is being received for it. */
 void session_forget_job(struct session *session, const struct job *job);
 

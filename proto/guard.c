@@ -178,6 +178,7 @@ static int check_msgid(struct guard *guard, const struct token *token, struct fa
     }
     guard->msgid = (uint32_t)token->n;
     guard->has_msgid = true;
+    guard->msgid_end = guard->pos + token->header_size;
     return 0;
 }
 

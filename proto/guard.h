@@ -50,6 +50,7 @@ struct guard {
     int type; /* 0 request, 1 response, 2 notification; -1 = not yet */
     bool has_msgid;
     uint32_t msgid;
+    size_t msgid_end;   /* the first byte behind it */
     enum method method; /* METHOD_COUNT = not yet, or unknown */
 
     /* Valid after GUARD_PAYLOAD and GUARD_STRAY. */

@@ -218,6 +218,39 @@ static void test_runs_that_differ_in_a_word(void)
     }
 }
 
+/*
+ * The daemon does not read again the words of a run that are those of the one before: whatever the
+ * order in which few runs alternate, each is answered by its own.
+ */
+static void test_runs_of_the_same_words(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    uint8_t *bytes = random_new(1000);
+
+    for (unsigned i = 0; i < 200; i++) {
+        size_t block = 64 + random_below(2), size = 1 + random_below(1000);
+        const char *tail = random_below(2) == 0 ? "short" : "error";
+        uint32_t msgid = wire_send(wire, "run", "['sha256', {block: %lu}, {tail: %s}, [%b]]",
+                                   (uint64_t)block, tail, bytes, size);
+        uint64_t n = (size + block - 1) / block;
+
+        if (size % block != 0 && strcmp(tail, "error") == 0) {
+            wire_error_is(wire, msgid, "RANGE", "no multiple");
+        } else {
+            CHECK_MEM(wire_output(wire_result(wire, msgid), 32 * n),
+                      reference_sha256(daemon, bytes, size, block), 32 * n);
+        }
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        wire_refused(wire, "DEADLINE", "", "run", "['copy', {}, {deadline_ns: 1}, [<5>]]");
+    }
+    wire_call(wire, "run", "['copy', {}, {}, [<5>]]");
+    wire_refused(wire, "INVALID_PARAM", "not 2", "run", "['copy', {}, {}, [<5>, <5>]]");
+    wire_refused(wire, "INVALID_PARAM", "neither bytes", "run", "['copy', {}, {}, [nil]]");
+    wire_output(wire_call(wire, "run", "['copy', {}, {}, [<5>]]"), 5);
+}
+
 static void test_tail_error_refuses_and_the_connection_lives(void)
 {
     struct harness *daemon = harness_start();
@@ -371,7 +404,7 @@ CHECK_MAIN(CHECK_TEST(test_copy_of_every_size), CHECK_TEST(test_saxpy_of_many_si
            CHECK_TEST(test_saxpy_of_nan_and_infinities), CHECK_TEST(test_sum_of_many_sizes),
            CHECK_TEST(test_sum_of_whole_numbers_is_exact), CHECK_TEST(test_sum_of_nothing_is_zero),
            CHECK_TEST(test_sha256_of_many_block_sizes), CHECK_TEST(test_tail_short_and_zero),
-           CHECK_TEST(test_runs_that_differ_in_a_word),
+           CHECK_TEST(test_runs_that_differ_in_a_word), CHECK_TEST(test_runs_of_the_same_words),
            CHECK_TEST(test_tail_error_refuses_and_the_connection_lives),
            CHECK_TEST(test_str_payloads_are_as_good_as_bins),
            CHECK_TEST(test_an_empty_array_stands_for_an_empty_map),

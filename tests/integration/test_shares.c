@@ -265,22 +265,30 @@ static void test_unread_results_are_charged(void)
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
 
-static void test_job_slots(void)
+/* All that one user may have; returns the last, and its connection. */
+static uint64_t open_all_jobs(struct harness *daemon, struct wire **ret_wire)
 {
-    enum { N = LIMIT_USER_JOBS / LIMIT_JOBS };
-    struct harness *daemon = START_FOR_ALL("--pinned-pool", "96M");
-    struct wire *wires[N], *last = connect_as(daemon, ONE);
-    const msgpack_object *details;
+    struct wire *wire = NULL;
     uint64_t job = 0;
 
     for (unsigned i = 0; i < LIMIT_USER_JOBS; i++) {
         if (i % LIMIT_JOBS == 0) {
-            wires[i / LIMIT_JOBS] = connect_as(daemon, ONE);
+            wire = connect_as(daemon, ONE);
         }
-        job = (uint64_t)wire_number(wire_call(wires[i / LIMIT_JOBS], "job.open",
-                                              "['sha256', {}, {window: 1, max_push: 65536}]"),
-                                    "job");
+        job = (uint64_t)wire_number(
+            wire_call(wire, "job.open", "['sha256', {}, {window: 1, max_push: 65536}]"), "job");
     }
+    *ret_wire = wire;
+    return job;
+}
+
+static void test_job_slots(void)
+{
+    struct harness *daemon = START_FOR_ALL("--pinned-pool", "96M");
+    struct wire *wire, *last = connect_as(daemon, ONE);
+    const msgpack_object *details;
+    uint64_t job = open_all_jobs(daemon, &wire);
+
     wire_call(last, "hello", "[{errors: 'structured'}]");
     details = refused(last, wire_send(last, "job.open", "['copy']"), "QUOTA");
     CHECK_STR(wire_text(details, "limit"), "user_jobs");
@@ -290,7 +298,7 @@ static void test_job_slots(void)
     CHECK_STR(wire_text(details, "limit"), "user_jobs");
     CHECK_GT(wire_number(details, "retry_ms"), 0);
     check_works_as(daemon, OTHER);
-    wire_call(wires[N - 1], "job.cancel", "[%lu]", job);
+    wire_call(wire, "job.cancel", "[%lu]", job);
     wire_output(wire_call(last, "run", "['copy', {}, {}, [<1000>]]"), 1000);
 }
 
@@ -311,6 +319,31 @@ static void connect_many(struct harness *daemon, unsigned n, int *ret_fds)
 }
 
 /* A user that connects again and again, and holds on to what it got. */
+/* What the daemon remembers of connections that ran something takes no slot from anybody's job. */
+static void test_job_slots_after_runs(void)
+{
+    enum { N = LIMIT_JOB_SLOTS - LIMIT_USER_JOBS + 1 };
+    static const char run[] = "\x94\x00\x01\xa3"
+                              "run\x94\xa4"
+                              "copy\x80\x80\x91\xc4\x04"
+                              "text";
+    struct harness *daemon = START_FOR_ALL("--pinned-pool", "96M");
+    struct wire *wire;
+    char answer;
+    int fds[N];
+
+    connect_many(daemon, N, fds);
+    for (unsigned i = 0; i < N; i++) {
+        CHECK_EQ(send(fds[i], run, sizeof(run) - 1, 0), sizeof(run) - 1);
+        CHECK_EQ(recv(fds[i], &answer, 1, 0), 1);
+    }
+    open_all_jobs(daemon, &wire);
+    check_works_as(daemon, OTHER);
+    for (unsigned i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+}
+
 static void test_connections(void)
 {
     enum { N = LIMIT_SESSIONS };
@@ -393,5 +426,6 @@ CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
            CHECK_TEST(test_the_fold_of_a_job_is_charged),
            CHECK_TEST(test_half_received_runs_are_charged),
            CHECK_TEST(test_unread_results_are_charged), CHECK_TEST(test_job_slots),
-           CHECK_TEST(test_connections), CHECK_TEST(test_rights_stay_those_of_connect),
+           CHECK_TEST(test_job_slots_after_runs), CHECK_TEST(test_connections),
+           CHECK_TEST(test_rights_stay_those_of_connect),
            CHECK_TEST(test_a_childs_connection_is_its_parents))
