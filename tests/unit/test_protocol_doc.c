@@ -2,9 +2,11 @@
 #include "proto/limits.h"
 #include "proto/message.h"
 #include "proto/methods.h"
+#include "proto/ring.h"
 #include "proto/status.h"
 #include "proto/util.h"
 #include "tests/check.h"
+#include "tests/unit/ring_bench.h"
 
 static char document[1 << 16];
 
@@ -35,20 +37,26 @@ static void check_line(const char *line)
     CHECK_FAIL("PROTOCOL.md has no line: %s", line);
 }
 
-/* Lines that begin so, between the line `heading` and the next heading. */
-static unsigned count_lines(const char *heading, const char *start)
+/* Lines that begin so, between the line `heading` and the start of a later text. */
+static unsigned count_lines_to(const char *heading, const char *start, const char *end_text)
 {
     const char *at = strstr(document, heading);
     const char *end;
     unsigned n = 0;
 
     CHECK(at != NULL);
-    end = strstr(at + 1, "\n#");
+    end = strstr(at + 1, end_text);
     for (at = strstr(at, start); at != NULL && (end == NULL || at < end);
          at = strstr(at + 1, start)) {
         n++;
     }
     return n;
+}
+
+/* The same to the next heading. */
+static unsigned count_lines(const char *heading, const char *start)
+{
+    return count_lines_to(heading, start, "\n#");
 }
 
 static void test_limits(void)
@@ -75,6 +83,7 @@ static void test_statuses(void)
 #define X(name, doc)                                                                               \
     snprintf(line, sizeof(line), "| `%s` | %s |", #name, doc);                                     \
     check_line(line);                                                                              \
+    CHECK_EQ(count_lines_to("\n## Errors\n", "\n| `", line), STATUS_##name);                       \
     n++;
     STATUS_LIST(X)
 #undef X
@@ -164,5 +173,56 @@ static void test_names(void)
     }
 }
 
+/* What a field's line begins with, at its place; a line has a descriptor's and a completion's. */
+#define RING_FIELDS(X)                                                                             \
+    X(ring_desc, job, "u32 job: ")                                                                 \
+    X(ring_desc, n_records, "u32 records ")                                                        \
+    X(ring_desc, tag, "u64 tag: ")                                                                 \
+    X(ring_desc, in, "u32 in[4]: ")                                                                \
+    X(ring_desc, out, "u32 out[2]: ")                                                              \
+    X(ring_desc, varying_size, "u32 varying_size, ")                                               \
+    X(ring_desc, tail_size, "u32 tail_size: ")                                                     \
+    X(ring_desc, deadline_ns, "u64 deadline_ns: 0 ")                                               \
+    X(ring_desc, zero, "u64 0 ")                                                                   \
+    X(ring_completion, tag, "u64 tag\n")                                                           \
+    X(ring_completion, job, "u32 job\n")                                                           \
+    X(ring_completion, n_records, "u32 records\n")                                                 \
+    X(ring_completion, out_size, "u32 out_size[2]: ")                                              \
+    X(ring_completion, devices, "u32 devices: ")                                                   \
+    X(ring_completion, status, "u16 status: 0, ")                                                  \
+    X(ring_completion, priority, "u8 priority: 0 urgent, 1 normal, 2 bulk\n")                      \
+    X(ring_completion, has_timing, "u8 has_timing\n")                                              \
+    X(ring_completion, queue_ns, "u64 queue_ns, in_ns, compute_ns, out_ns\n")
+
+static void test_ring_layout(void)
+{
+    static const struct {
+        const char *start;
+        enum ring_place place;
+    } lines[] = {
+        {"%7d  the daemon sleeps ", RING_AT_FRONT_END_SLEEP},
+        {"%7d  the client sleeps ", RING_AT_CLIENT_SLEEP},
+        {" sq+%d  descriptors ", RING_SQ_DESCS},
+        {" cq+%d  completion head ", RING_CQ_HEAD},
+        {"cq+%d  completions ", RING_CQ_COMPLETIONS},
+    };
+    char text[64];
+
+    read_document();
+    snprintf(text, sizeof(text), "\nThis is layout %d ", RING_LAYOUT);
+    CHECK_HAS(document, text);
+    CHECK_HAS(document, "\n      0  magic u32 \"GPPR\", layout u32, first index u32, entries u32, "
+                        "sq u32, cq u32\n");
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+        snprintf(text, sizeof(text), lines[i].start, (int)lines[i].place);
+        CHECK_HAS(document, text);
+    }
+#define X(type, field, start)                                                                      \
+    snprintf(text, sizeof(text), " %2zu %s", offsetof(struct type, field), start);                 \
+    CHECK_HAS(document, text);
+    RING_FIELDS(X)
+#undef X
+}
+
 CHECK_MAIN(CHECK_TEST(test_limits), CHECK_TEST(test_statuses), CHECK_TEST(test_counters),
-           CHECK_TEST(test_methods), CHECK_TEST(test_names))
+           CHECK_TEST(test_methods), CHECK_TEST(test_names), CHECK_TEST(test_ring_layout))
