@@ -97,6 +97,16 @@ void server_turn(struct server *of)
     }
 }
 
+struct prepared *prepared_ref(struct prepared *prepared)
+{
+    return prepared;
+}
+
+void prepared_unref(struct prepared *prepared)
+{
+    CHECK(prepared == NULL);
+}
+
 void ring_link_orphan_all(struct session *session)
 {
     (void)session;
