@@ -200,10 +200,10 @@ static void take(struct ring_link *link)
 {
     struct ring_desc descs[RING_BUDGET];
     struct failure failure;
-    int room = ring_room(link->queues);
-    int n = room < 0 ? room : ring_take(link->queues, descs, RING_BUDGET);
+    int n = ring_take(link->queues, descs, RING_BUDGET);
+    int room = ring_room(link->queues); /* afterwards: who reaps before it submits has the room */
 
-    if (n < 0) {
+    if (n < 0 || room < 0) {
         break_ring(link, "its queues have indices that cannot be");
         return;
     }

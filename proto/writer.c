@@ -24,8 +24,9 @@
 
 #define WRITER_IOV_MAX 64 /* pieces of one sendmsg(); not tuned */
 
-#define OWN_FIRST_SIZE 128 /* what most heads fit in */
-#define IOV_FIRST      4
+#define OWN_FIRST_SIZE  128 /* what most heads fit in */
+#define IOV_FIRST       4
+#define MALLOC_OVERHEAD 16 /* glibc: a header of 8 bytes, and sizes are rounded up to 16 */
 
 struct writer_message {
     struct writer_message *next;
@@ -66,11 +67,11 @@ int writer_create(struct writer **ret_writer)
     return 0;
 }
 
-/* Constant once the message is queued. */
+/* Constant once the message is queued; with what malloc adds to each of its three blocks. */
 static size_t memory_of(const struct writer_message *message)
 {
     return sizeof(*message) + message->own_capacity +
-           message->iov_capacity * sizeof(message->iov[0]);
+           message->iov_capacity * sizeof(message->iov[0]) + 3 * MALLOC_OVERHEAD;
 }
 
 static struct writer_message *remove_first(struct writer *writer)
