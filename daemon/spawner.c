@@ -243,7 +243,13 @@ int spawner_start(struct spawner *spawner, const char *backend, const char *devi
 
     snprintf(request.backend, sizeof(request.backend), "%s", backend);
     snprintf(request.device, sizeof(request.device), "%s", device);
-    if (channel_send_packet(spawner->fd, &request, sizeof(request), &control_fd, 1) < 0 ||
+    int r = channel_send_packet(spawner->fd, &request, sizeof(request), &control_fd, 1);
+    if (r == -EAGAIN) {
+        return fail(ret_failure, STATUS_BUSY, NULL,
+                    "this user has too many descriptors on their way to programs that do not "
+                    "receive them; try again later");
+    }
+    if (r < 0 ||
         channel_receive_packet(spawner->fd, &reply, sizeof(reply), NULL, &n_fds) != sizeof(reply)) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "the spawner process is gone");
     }

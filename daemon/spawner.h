@@ -35,7 +35,8 @@ bool spawner_is_gone(const struct spawner *spawner);
 /*
  * Start gpupipe-worker-<backend>, for this device ("": the first it finds), with control_fd as its
  * descriptor 3.  control_fd stays the caller's.  Returns the worker's pidfd and its pid in
- * *ret_pid.  NO_DEVICE: there is no such program; INTERNAL: the system refused.
+ * *ret_pid.  NO_DEVICE: there is no such program; BUSY: not now, see channel_send_packet();
+ * INTERNAL: the system refused.
  */
 int spawner_start(struct spawner *spawner, const char *backend, const char *device, int control_fd,
                   pid_t *ret_pid, struct failure *ret_failure);

@@ -16,6 +16,7 @@
 
 static void ask_for_segment(struct worker *worker);
 static void become_ready(struct worker *worker);
+static const char *give_queues(struct worker *worker);
 
 /* ---- fitting -------------------------------------------------------------------------------- */
 
@@ -28,9 +29,31 @@ static int send_control(struct worker *worker, const struct control_message *mes
     return r == -EPIPE ? 0 : r;
 }
 
+/* They are made and cannot be sent yet. */
+static bool is_without_queues(const struct worker *worker)
+{
+    return worker->state == WORKER_STARTING && worker->far_doorbell_fd >= 0;
+}
+
 static void on_ask_timer(uv_timer_t *timer)
 {
-    ask_for_segment(timer->data);
+    struct worker *worker = timer->data;
+    const char *problem = NULL;
+
+    if (is_without_queues(worker)) {
+        problem = give_queues(worker);
+    } else {
+        ask_for_segment(worker);
+    }
+    if (problem != NULL) {
+        worker_condemn(worker, problem);
+    }
+}
+
+/* Clients leave too many descriptors on their way: it will pass. */
+static void try_again_later(struct worker *worker)
+{
+    uv_timer_start(&worker->ask_timer, on_ask_timer, WORKER_AGAIN_MS, 0);
 }
 
 /* 0, or -errno when the worker cannot be spoken to. */
@@ -64,10 +87,10 @@ static void ask_for_segment(struct worker *worker)
     }
     worker->is_asked = true;
     int r = send_segment(worker, request, id);
-    if (r == -EAGAIN) { /* clients leave too many descriptors on their way: it will pass */
+    if (r == -EAGAIN) {
         worker->is_asked = false;
         segments_note_unasked(&worker->segments, id);
-        uv_timer_start(&worker->ask_timer, on_ask_timer, WORKER_AGAIN_MS, 0);
+        try_again_later(worker);
     } else if (r < 0) {
         worker_condemn(worker, "it did not take a segment");
     }
@@ -78,15 +101,9 @@ static void on_segment_news(struct segment_mapper *mapper)
     ask_for_segment(CONTAINER_OF(mapper, struct worker, segments));
 }
 
-static int send_queues(struct worker *worker)
+static int make_queues(struct worker *worker)
 {
-    struct worker_link *link = worker->link;
     int doorbell[2];
-    struct control_message message = {
-        .type = CONTROL_QUEUES,
-        .abi = WORKER_ABI,
-        .queues = {.generation = worker->generation, .n_job_slots = LIMIT_JOB_SLOTS},
-    };
     int r = queue_create(worker->generation, &worker->queue);
 
     if (r < 0) {
@@ -97,14 +114,42 @@ static int send_queues(struct worker *worker)
         return r;
     }
     worker->doorbell_fd = doorbell[0];
-    int fds[] = {queue_fd(worker->queue), job_slots_fd(link->config.job_slots), doorbell[1]};
-    r = send_control(worker, &message, fds, ARRAY_SIZE(fds));
-    close(doorbell[1]);
-    if (r < 0) {
-        return r;
-    }
-    worker->state = WORKER_FITTING;
+    worker->far_doorbell_fd = doorbell[1];
     return worker_watch(worker, &worker->doorbell_poll, worker->doorbell_fd, worker_on_doorbell);
+}
+
+static int send_queues(struct worker *worker)
+{
+    struct control_message message = {
+        .type = CONTROL_QUEUES,
+        .abi = WORKER_ABI,
+        .queues = {.generation = worker->generation, .n_job_slots = LIMIT_JOB_SLOTS},
+    };
+    int fds[] = {queue_fd(worker->queue), job_slots_fd(worker->link->config.job_slots),
+                 worker->far_doorbell_fd};
+
+    return send_control(worker, &message, fds, ARRAY_SIZE(fds));
+}
+
+/* And the first segment, if they can be sent now.  NULL, or why it is to be condemned. */
+static const char *give_queues(struct worker *worker)
+{
+    int r = send_queues(worker);
+
+    if (r == -EAGAIN) {
+        try_again_later(worker);
+        return NULL;
+    }
+    if (r < 0) {
+        return "it did not take its queues";
+    }
+    close(steal_fd(&worker->far_doorbell_fd));
+    worker->state = WORKER_FITTING;
+    worker->segments.on_news = on_segment_news;
+    worker->is_attached = true;
+    segments_attach(worker->link->config.segments, &worker->segments);
+    ask_for_segment(worker);
+    return NULL;
 }
 
 /* Jobs refer to the ops of the first worker: every other must announce the same. */
@@ -143,7 +188,7 @@ static const char *on_hello(struct worker *worker, const struct control_message 
     struct worker_link *link = worker->link;
     const char *problem = NULL;
 
-    if (worker->state != WORKER_STARTING || worker->ops != NULL ||
+    if (worker->state != WORKER_STARTING || worker->ops != NULL || worker->n_manifests > 0 ||
         message->hello.n_ops > WORKER_OPS_MAX || message->hello.n_ops == 0) {
         return "it sent a bad HELLO";
     }
@@ -186,14 +231,16 @@ static const char *on_manifest(struct worker *worker, const struct control_messa
     if (!has_same_ops(worker)) {
         return "its ops are not those gpupiped started with: restart gpupiped";
     }
-    if (send_queues(worker) < 0) {
-        return "it did not take its queues";
+    if (make_queues(worker) < 0) {
+        return "no memory or descriptors for its queues";
     }
-    worker->segments.on_news = on_segment_news;
-    worker->is_attached = true;
-    segments_attach(worker->link->config.segments, &worker->segments);
-    ask_for_segment(worker);
-    return NULL;
+    const char *problem = give_queues(worker);
+    if (problem == NULL && is_without_queues(worker)) {
+        log_warning("worker of %s (pid %d) waits for its queues: this user has too many "
+                    "descriptors on their way",
+                    worker->link->config.name, (int)worker->pid);
+    }
+    return problem;
 }
 
 /* Its answer to SEGMENT_ADD or SEGMENT_DROP. */

@@ -31,6 +31,7 @@ static void worker_free(struct worker *worker)
     close_fd(&worker->control_fd);
     close_fd(&worker->pid_fd);
     close_fd(&worker->doorbell_fd);
+    close_fd(&worker->far_doorbell_fd);
     free(worker->ops);
     free(worker);
 }
@@ -255,6 +256,7 @@ static int worker_start(struct worker_link *link, struct failure *ret_failure)
     worker->link = link;
     worker->generation = ++link->generation;
     worker->doorbell_fd = -1;
+    worker->far_doorbell_fd = -1;
     worker->control_fd = control[0];
     worker->pid_fd = spawner_start(link->config.spawner, link->config.backend, link->config.device,
                                    control[1], &worker->pid, ret_failure);

@@ -25,10 +25,11 @@ struct worker {
     int control_fd;
     int pid_fd;
     int doorbell_fd;
+    int far_doorbell_fd; /* the worker's end, until it has been sent */
     uv_poll_t control_poll;
     uv_poll_t pid_poll;
     uv_poll_t doorbell_poll;
-    uv_timer_t ask_timer;  /* runs while a segment cannot be asked for */
+    uv_timer_t ask_timer;  /* runs while its queues or a segment cannot be sent */
     uv_timer_t exit_timer; /* runs while it has exited and is not ours to reap */
     unsigned n_handles;    /* that libuv still holds */
     struct queue *queue;

@@ -8,6 +8,7 @@
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/harness.h"
+#include "tests/random.h"
 #include "tests/wire.h"
 
 #include <signal.h>
@@ -18,6 +19,11 @@
 enum { USER = 61003 }; /* a uid that nobody has */
 enum { MOST = 64 };    /* descriptors that a limited process may have */
 
+static int64_t stat_of(struct wire *wire, const char *name)
+{
+    return wire_number(wire_call(wire, "stats", "[]"), name);
+}
+
 static void write_program(struct harness *harness, const char *name, const char *format,
                           const char *argument)
 {
@@ -26,6 +32,21 @@ static void write_program(struct harness *harness, const char *name, const char 
     snprintf(text, sizeof(text), format, argument);
     harness_write(harness, name, text, strlen(text));
     CHECK_EQ(chmod(harness_path(harness, name), 0755), 0);
+}
+
+/* A worker that starts once there is a file called go. */
+static void place_worker(struct harness *harness)
+{
+    harness_place_worker(harness, "cpu", getenv("GPUPIPE_WORKER_CPU"));
+    CHECK_EQ(rename(harness_path(harness, "bin/gpupipe-worker-cpu"),
+                    harness_path(harness, "bin/the-gpupipe-worker-cpu")),
+             0);
+    write_program(harness, "bin/gpupipe-worker-cpu",
+                  "#!/bin/sh\n"
+                  "while [ ! -e %1$s/go ]; do sleep 0.01; done\n"
+                  "exec %1$s/bin/the-gpupipe-worker-cpu \"$@\"\n",
+                  harness_folder(harness));
+    harness_write(harness, "go", "", 0);
 }
 
 /* What runs the daemon as USER, so that the kernel's limit is for it. */
@@ -58,7 +79,7 @@ static struct harness *start(void)
         CHECK_SKIP("needs root, to be another user");
     }
     harness = harness_create();
-    harness_place_worker(harness, "cpu", getenv("GPUPIPE_WORKER_CPU"));
+    place_worker(harness);
     place_launcher(harness);
     harness_launch(harness, options);
     return harness;
@@ -118,8 +139,11 @@ static int under_way[2] = {-1, -1};
 static void let_arrive(void *arg)
 {
     (void)arg;
-    close_fd(&under_way[0]);
-    close_fd(&under_way[1]);
+    for (unsigned i = 0; i < ARRAY_SIZE(under_way); i++) {
+        if (under_way[i] >= 0) {
+            close(steal_fd(&under_way[i]));
+        }
+    }
 }
 
 static int send_many(const void *arg)
@@ -157,4 +181,61 @@ static void test_the_spawner_cannot_send(void)
     wire_check_works(wire);
 }
 
-CHECK_MAIN(CHECK_TEST(test_the_spawner_cannot_send))
+static uint32_t send_run(struct wire *wire, const uint8_t *bytes, size_t size)
+{
+    return wire_send(wire, "run", "['copy', {}, {}, [%b]]", bytes, size);
+}
+
+/* Nobody can be asked for the next worker: work waits, and others are served. */
+static void test_the_front_end_cannot_send(void)
+{
+    enum { SIZE = 100000 };
+    struct harness *daemon = start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    pid_t worker = harness_await_worker(daemon, 0);
+    uint8_t *bytes = random_new(SIZE);
+    uint32_t run;
+
+    limit_descriptors(harness_pid(daemon));
+    fill();
+    CHECK_EQ(kill(worker, SIGKILL), 0);
+    HARNESS_WAIT(strstr(harness_log(daemon), "too many descriptors on their way") != NULL);
+    run = send_run(wire, bytes, SIZE);
+    wire_call(wire, "ping", "[]");
+    CHECK_EQ(harness_worker(daemon), 0);
+    CHECK_EQ(wire_held(wire), 0);
+    let_arrive(NULL);
+    CHECK_MEM(wire_output(wire_result(wire, run), SIZE), bytes, SIZE);
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 1);
+}
+
+/* A worker that is there already gets its queues later, and is not taken for a bad one. */
+static void test_queues_cannot_be_sent(void)
+{
+    enum { SIZE = 100000 };
+    struct harness *daemon = start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    pid_t worker = harness_await_worker(daemon, 0), next;
+    uint8_t *bytes = random_new(SIZE);
+    uint32_t run;
+
+    limit_descriptors(harness_pid(daemon));
+    CHECK_EQ(unlink(harness_path(daemon, "go")), 0);
+    CHECK_EQ(kill(worker, SIGKILL), 0);
+    next = harness_await_worker(daemon, worker);
+    fill();
+    harness_write(daemon, "go", "", 0);
+    HARNESS_WAIT(strstr(harness_log(daemon), "waits for its queues") != NULL);
+    run = send_run(wire, bytes, SIZE);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* it tries again, in vain */
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 1);
+    CHECK_EQ(wire_held(wire), 0);
+    let_arrive(NULL);
+    CHECK_MEM(wire_output(wire_result(wire, run), SIZE), bytes, SIZE);
+    CHECK_EQ(harness_worker(daemon), next);
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 1);
+    CHECK(strstr(strstr(harness_log(daemon), "waits for its") + 1, "waits for its") == NULL);
+}
+
+CHECK_MAIN(CHECK_TEST(test_the_spawner_cannot_send), CHECK_TEST(test_the_front_end_cannot_send),
+           CHECK_TEST(test_queues_cannot_be_sent))
