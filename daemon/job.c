@@ -232,10 +232,11 @@ int job_lease_window(struct job *job, const struct msg_options *options,
         return refuse_window(job, fold, ret_failure);
     }
     if (job->prepared->is_in_rings) {
-        int r = job_make_ring_window(job, options);
+        uint64_t wanted;
+        int r = job_make_ring_window(job, options, &wanted);
 
         charge(job, used);
-        return r < 0 ? refuse_window(job, 0, ret_failure) : 0;
+        return r < 0 ? refuse_window(job, wanted, ret_failure) : 0;
     }
     int r = shrink_to_fit(job, window, size, ret_failure);
     charge(job, used);

@@ -138,8 +138,12 @@ int job_refuse_credit(const struct job *job, struct failure *ret_failure);
 struct ring_desc;
 struct ring_link;
 
-/* The pushes of a job that is_in_rings, and a reduce op's partials.  0 or -ENOMEM: destroy it. */
-int job_make_ring_window(struct job *job, const struct msg_options *options);
+/*
+ * The pushes of a job in rings, and a reduce op's partials: *ret_pool_size bytes of the pool, in
+ * any case.  0, or -ENOMEM: its user may not have that, or the pool has not; destroy the job.
+ */
+int job_make_ring_window(struct job *job, const struct msg_options *options,
+                         uint64_t *ret_pool_size);
 /* A copy of what a client wrote into its ring: accept it as a push, and settle the job. */
 int job_take_desc(struct ring_link *link, const struct ring_desc *desc,
                   struct failure *ret_failure);

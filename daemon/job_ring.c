@@ -11,6 +11,7 @@
 #include "daemon/ring_link.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/user.h"
 #include "proto/util.h"
 
 #include <assert.h>
@@ -49,12 +50,26 @@ static int make_push(struct job *job, struct push *push)
                       &push->blocks[shape->n_in]);
 }
 
-int job_make_ring_window(struct job *job, const struct msg_options *options)
+/* Bytes of the pool that one push takes. */
+static uint64_t push_pool_size(const struct job *job)
+{
+    const struct push_shape *shape = &job->prepared->shape;
+
+    return shape->leaf == 0 ? 0
+                            : pool_rounded(push_array_size(shape, shape->n_in, job->max_records));
+}
+
+int job_make_ring_window(struct job *job, const struct msg_options *options,
+                         uint64_t *ret_pool_size)
 {
     uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     int r = 0;
 
     job->max_records = (uint32_t)MIN(most_records(job, options), (uint64_t)UINT32_MAX);
+    *ret_pool_size = window * push_pool_size(job);
+    if (*ret_pool_size > user_pool_room(job->user, pool_size(job->server->pool))) {
+        return -ENOMEM;
+    }
     job->pushes = calloc(window, sizeof(*job->pushes));
     if (job->pushes == NULL) {
         return -ENOMEM;
