@@ -1,0 +1,308 @@
+/*
+ * Rings in the hands of clients that mean harm, or do not look: nobody else gets an error, and the
+ * daemon ends with as many descriptors and as much memory as before.
+ */
+#include "proto/channel.h"
+#include "proto/status.h"
+#include "proto/util.h"
+#include "proto/worker_abi.h"
+#include "tests/check.h"
+#include "tests/harness.h"
+#include "tests/random.h"
+#include "tests/ring_client.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MIB = 1 << 20, BLOCK = 4096 };
+
+static uint64_t open_job(struct wire *wire, const char *options)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "['copy', {size: 4096}, {inline: false%s}]", options);
+    return (uint64_t)wire_number(wire_call(wire, "job.open", text), "job");
+}
+
+static uint64_t stat_of(struct wire *wire, const char *name)
+{
+    return (uint64_t)wire_number(wire_call(wire, "stats", "[]"), name);
+}
+
+static struct ring_desc copy_desc(uint64_t job, size_t from, size_t to, uint32_t n)
+{
+    return (struct ring_desc){
+        .job = (uint32_t)job,
+        .n_records = n,
+        .in = {(uint32_t)(from / RING_ALIGN)},
+        .out = {(uint32_t)(to / RING_ALIGN)},
+    };
+}
+
+static void await_nothing_left(struct wire *wire)
+{
+    HARNESS_WAIT(stat_of(wire, "rings") == 0 && stat_of(wire, "ring_pool_used") == 0 &&
+                 stat_of(wire, "jobs") == 0 && stat_of(wire, "chunks_in_flight") == 0);
+}
+
+/* An honest client's work in a ring of its own, beside whatever goes on. */
+static void check_honest(struct ring_client *ring, uint64_t job)
+{
+    struct ring_desc desc = copy_desc(job, 0, ring->size / 2, (uint32_t)(ring->size / 2 / BLOCK));
+
+    random_bytes(ring->data, ring->size / 2);
+    memset(ring->data + ring->size / 2, 0xa5, ring->size / 2);
+    ring_client_submit(ring, &desc, 1);
+    struct ring_completion completion = ring_client_reap(ring);
+    CHECK_STR(status_name(completion.status), status_name(STATUS_OK));
+    CHECK_MEM(ring->data + ring->size / 2, ring->data, ring->size / 2);
+}
+
+/* ---- the queues ------------------------------------------------------------------------------ */
+
+/* A process that writes anything anywhere in the queues, the indices most of all. */
+static pid_t start_mutator(const struct ring_client *ring, uint64_t seed)
+{
+    volatile uint64_t *words = ring->shared;
+    const size_t n_words = ring->shared_size / 8;
+    const size_t interesting[] = {
+        8, 16, ring->sq / 8, ring->cq / 8 + 8, ring->sq / 8 + 8, ring->sq / 8 + 10};
+    pid_t pid = fork();
+
+    if (pid != 0) {
+        return pid;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (uint64_t x = seed | 1, i = 0; i < UINT64_C(50000000); i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        size_t at = x & 3 ? interesting[(x >> 8) % ARRAY_SIZE(interesting)] : (x >> 8) % n_words;
+
+        words[at] = x & 4 ? words[at] + (x >> 60) : x * UINT64_C(0x2545f4914f6cdd1d);
+        if (i % 64 == 0) {
+            channel_ring(ring->doorbell_fd);
+        }
+    }
+    _exit(0);
+}
+
+static void test_queues_full_of_nonsense(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *honest = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(honest, 2 * MIB);
+    uint64_t job = open_job(honest, "");
+
+    for (unsigned round = 0; round < 30; round++) {
+        struct wire *wire = wire_connect(harness_socket(daemon));
+        struct ring_client *hostile = ring_client_open(wire, MIB);
+        uint64_t its_job = open_job(wire, ", window: 64");
+        struct ring_desc desc = copy_desc(its_job, 0, MIB / 2, 16);
+
+        ring_client_submit(hostile, &desc, 1);
+        pid_t mutator = start_mutator(hostile, random_u64());
+        check_honest(ring, job);
+        usleep(random_below(20000));
+        kill(mutator, SIGKILL);
+        CHECK_EQ(waitpid(mutator, NULL, 0), mutator);
+        wire_call(wire, "ping", "[]"); /* its connection lives, whatever became of the ring */
+        check_honest(ring, job);
+        wire_close(wire);
+    }
+    CHECK_GT(stat_of(honest, "rings_broken"), 0);
+    ring_client_close(ring);
+    wire_call(honest, "job.close", "[%lu]", job);
+    wire_notification(honest, "job.done");
+    await_nothing_left(honest);
+}
+
+static void test_a_broken_ring_says_why_and_fails_its_jobs(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 64 * MIB);
+    uint64_t job = open_job(wire, ""), other = open_job(wire, "");
+    struct ring_desc desc = copy_desc(job, 0, 32 * MIB, 32 * MIB / BLOCK);
+    const msgpack_object *params;
+
+    harness_pause(harness_worker(daemon));
+    ring_client_submit(ring, &desc, 1);
+    HARNESS_WAIT(stat_of(wire, "pushes_total") == 1);
+    __atomic_store_n((uint32_t *)((uint8_t *)ring->shared + ring->sq), 1 << 20, __ATOMIC_SEQ_CST);
+    channel_ring(ring->doorbell_fd);
+    params = wire_notification(wire, "ring.closed");
+    CHECK_EQ(wire_number(params, "0"), ring->id);
+    CHECK_STR(wire_error(wire_find(params, "1.error")).name, "RING");
+    kill(harness_worker(daemon), SIGCONT);
+    params = wire_notification(wire, "job.done");
+    CHECK_EQ(wire_number(params, "0"), job);
+    CHECK_STR(wire_text(params, "1.state"), "failed");
+    CHECK_STR(wire_error(wire_find(params, "1.error")).name, "RING");
+    wire_refused(wire, "NOT_FOUND", "or it is closed", "ring.close", "[%lu]", ring->id);
+    check_honest(ring_client_open(wire, MIB), other);
+}
+
+static void test_more_than_the_entries_at_once(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, MIB);
+    struct ring_desc *places = (void *)((uint8_t *)ring->shared + ring->sq + 64);
+
+    for (uint32_t i = 0; i < RING_ENTRIES; i++) { /* to no job, so each is answered at once */
+        places[i] = copy_desc(0, 0, MIB / 2, 1);
+    }
+    for (uint32_t n = RING_ENTRIES; n <= 2 * RING_ENTRIES; n += RING_ENTRIES) { /* never reaped */
+        __atomic_store_n((uint32_t *)((uint8_t *)ring->shared + ring->sq), n, __ATOMIC_SEQ_CST);
+        channel_ring(ring->doorbell_fd);
+        HARNESS_WAIT(stat_of(wire, "errors_total") >= RING_ENTRIES);
+    }
+    CHECK_HAS(wire_error(wire_find(wire_notification(wire, "ring.closed"), "1.error")).message,
+              "reap first");
+    wire_check_works(wire);
+}
+
+static void test_a_storm_of_rings(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *honest = wire_connect(harness_socket(daemon));
+    struct ring_client *stormy = ring_client_open(wire, MIB);
+    struct ring_client *ring = ring_client_open(honest, 2 * MIB);
+    uint64_t job = open_job(honest, "");
+    pid_t storm = fork();
+
+    if (storm == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (unsigned i = 0; i < 100000000; i++) {
+            channel_ring(stormy->doorbell_fd);
+        }
+        _exit(0);
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        check_honest(ring, job);
+    }
+    kill(storm, SIGKILL);
+    CHECK_EQ(waitpid(storm, NULL, 0), storm);
+    ring_client_is_empty(stormy);
+    CHECK_EQ(stat_of(wire, "rings"), 2);
+}
+
+static void test_a_doorbell_that_is_closed(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, MIB);
+
+    shutdown(ring->doorbell_fd, SHUT_RDWR);
+    CHECK_HAS(wire_error(wire_find(wire_notification(wire, "ring.closed"), "1.error")).message,
+              "doorbell");
+    wire_check_works(wire);
+}
+
+/* ---- the data -------------------------------------------------------------------------------- */
+
+/* Pages go while chunks are read from and written to them. */
+static void test_holes_under_a_running_job(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 32 * MIB);
+    uint64_t job = open_job(wire, ", window: 4");
+
+    for (unsigned round = 0; round < 10; round++) {
+        struct ring_desc desc = copy_desc(job, 0, 16 * MIB, 16 * MIB / BLOCK);
+
+        random_bytes(ring->data, 16 * MIB);
+        ring_client_submit(ring, &desc, 1);
+        for (unsigned i = 0; i < 200; i++) {
+            off_t at = (off_t)random_below(32 * MIB / BLOCK) * BLOCK;
+
+            CHECK_EQ(fallocate(ring->data_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
+                               16 * BLOCK),
+                     0);
+            madvise(ring->data + random_below(31 * MIB / BLOCK) * BLOCK, BLOCK, MADV_REMOVE);
+        }
+        struct ring_completion completion = ring_client_reap(ring);
+        CHECK_STR(status_name(completion.status), status_name(STATUS_OK));
+    }
+    check_honest(ring, job);
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
+}
+
+/* Inputs that change all the time, of an op that follows what they say. */
+static void test_ends_that_change_while_they_are_read(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 4 * MIB);
+    uint64_t job = (uint64_t)wire_number(
+        wire_call(wire, "job.open", "['minhash', {permutations: 16}, {inline: false}]"), "job");
+    enum { N = 1000, TEXT = 512 << 10 };
+    uint32_t *ends = (void *)ring->data;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (uint64_t x = random_u64() | 1, i = 0; i < UINT64_C(2000000000); i++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            __atomic_store_n(&ends[x % N], (uint32_t)(x >> 32), __ATOMIC_RELAXED);
+        }
+        _exit(0);
+    }
+    random_bytes(ring->data + MIB, TEXT);
+    for (unsigned round = 0; round < 30; round++) {
+        struct ring_desc desc = copy_desc(job, 0, 3 * MIB, N);
+
+        desc.in[1] = MIB / RING_ALIGN;
+        desc.varying_size = TEXT;
+        ring_client_submit(ring, &desc, 1);
+        struct ring_completion completion = ring_client_reap(ring);
+        CHECK_STR(status_name(completion.status), status_name(STATUS_OK));
+    }
+    kill(pid, SIGKILL);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
+}
+
+/* ---- clients that go ------------------------------------------------------------------------- */
+
+/* Killed at any moment between connecting and reaping. */
+static void test_clients_that_are_killed(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *honest = wire_connect(harness_socket(daemon));
+
+    for (unsigned round = 0; round < 60; round++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            struct wire *wire = wire_connect(harness_socket(daemon));
+            struct ring_client *ring = ring_client_open(wire, 8 * MIB);
+            uint64_t job = open_job(wire, ", window: 4");
+
+            for (;;) {
+                struct ring_desc desc = copy_desc(job, 0, 4 * MIB, 4 * MIB / BLOCK);
+
+                ring_client_submit(ring, &desc, 1);
+                ring_client_reap(ring);
+            }
+        }
+        usleep(random_below(30000));
+        kill(pid, SIGKILL);
+        CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    }
+    await_nothing_left(honest);
+    wire_check_works(honest);
+}
+
+CHECK_MAIN(CHECK_TEST(test_queues_full_of_nonsense),
+           CHECK_TEST(test_a_broken_ring_says_why_and_fails_its_jobs),
+           CHECK_TEST(test_more_than_the_entries_at_once), CHECK_TEST(test_a_storm_of_rings),
+           CHECK_TEST(test_a_doorbell_that_is_closed), CHECK_TEST(test_holes_under_a_running_job),
+           CHECK_TEST(test_ends_that_change_while_they_are_read),
+           CHECK_TEST(test_clients_that_are_killed))
