@@ -200,7 +200,7 @@ static void fill(const struct gpupipe_job *job, const struct gpupipe_desc *desc,
 int describe_push(const struct gpupipe_job *job, const struct gpupipe_desc *desc,
                   struct ring_desc *ret_desc, struct failure *ret_failure)
 {
-    struct arrays arrays;
+    struct arrays arrays = {0};
     int rc = take_sizes(job, desc, &arrays, ret_failure);
 
     for (uint32_t i = 0; rc == 0 && i < arrays.n; i++) {

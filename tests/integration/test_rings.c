@@ -195,8 +195,11 @@ static void test_a_reduce_op_gives_the_same_bits_as_inline(void)
     size_t half = ring->size / 2;
 
     random_floats((void *)ring->data, ring->size / 4);
-    double want = *(const double *)wire_output(
-        wire_call(wire, "run", "['sum', {}, {}, [%b]]", ring->data, (size_t)ring->size), 8);
+    double want;
+    memcpy(&want,
+           wire_output(
+               wire_call(wire, "run", "['sum', {}, {}, [%b]]", ring->data, (size_t)ring->size), 8),
+           8);
     opened = wire_call(wire, "job.open", "['sum', {}, {inline: false}]");
     uint64_t job = (uint64_t)wire_number(opened, "job");
     CHECK_EQ(half / 4 % (uint64_t)wire_number(opened, "push_multiple"), 0);
