@@ -384,6 +384,8 @@ static void test_workers_die_beside_one_that_does_not(void)
             CHECK_MEM(wire_output(wire_find(response, "3"), SIZE), bytes, SIZE);
         }
         harness_notified(daemon);
+        /* It may have answered first, and the daemon not have seen that it is dead. */
+        HARNESS_WAIT(wire_number(wire_call(calm, "stats", "[]"), "worker_deaths") == i + 1);
         await_ready(calm, 3);
     }
     printf("# %u of %u runs were lost with their workers\n", n_lost, N_ROUNDS);
