@@ -262,11 +262,17 @@ static void test_reduce_of_nothing(void)
 
 /* ---- segments that come and go -------------------------------------------------------------- */
 
-/* A whole segment, doubled into another. */
+/* A whole segment, doubled into another, or into the k-th part of a larger one. */
+static struct work_entry doubling_to_part(uint32_t from, uint32_t to, uint32_t k)
+{
+    return (struct work_entry){
+        .n_records = SEGMENT_SIZE / sizeof(float),
+        .ref = {WORK_REF(from, 0), WORK_REF(from, 0), WORK_REF(to, k * SEGMENT_SIZE)}};
+}
+
 static struct work_entry doubling(uint32_t from, uint32_t to)
 {
-    return (struct work_entry){.n_records = SEGMENT_SIZE / sizeof(float),
-                               .ref = {WORK_REF(from, 0), WORK_REF(from, 0), WORK_REF(to, 0)}};
+    return doubling_to_part(from, to, 0);
 }
 
 static void check_doubled(const float *x, const float *z)
@@ -299,20 +305,20 @@ static void test_segments_come_and_go(void)
 
     start_doubling();
     x = front_add_segment(&front, 1, SEGMENT_SIZE);
-    z = front_add_segment(&front, 2, SEGMENT_SIZE);
+    z = front_add_segment(&front, 2, N_BEHIND * SEGMENT_SIZE); /* each writes to its own part */
     random_floats(x, SEGMENT_SIZE / sizeof(float));
     for (uint32_t i = 0; i < N_TIMES; i++) {
         float *come;
 
         for (uint32_t k = 0; k < N_BEHIND; k++) {
-            front_submit(&front, PRIORITY_BULK, doubling(1, 2));
+            front_submit(&front, PRIORITY_BULK, doubling_to_part(1, 2, k));
         }
         come = front_add_segment(&front, 3, SEGMENT_SIZE << (i % 3));
         front_await(&front, answers, N_BEHIND);
         CHECK_EQ(front_run(&front, PRIORITY_NORMAL, doubling(1, 3)).status, STATUS_OK);
         check_doubled(x, come);
         for (uint32_t k = 0; k < N_BEHIND; k++) {
-            front_submit(&front, PRIORITY_BULK, doubling(1, 2));
+            front_submit(&front, PRIORITY_BULK, doubling_to_part(1, 2, k));
         }
         front_drop_segment(&front, 3);
         front_await(&front, answers, N_BEHIND);
@@ -320,7 +326,9 @@ static void test_segments_come_and_go(void)
         shm_unmap(front.segments[3].base, front.segments[3].size);
         front.segments[3].base = NULL;
     }
-    check_doubled(x, z);
+    for (uint32_t k = 0; k < N_BEHIND; k++) {
+        check_doubled(x, z + k * (SEGMENT_SIZE / sizeof(float)));
+    }
     CHECK_EQ(front_run(&front, PRIORITY_NORMAL, doubling(1, 3)).status, STATUS_RANGE);
 }
 
