@@ -24,7 +24,6 @@ static void free_pages(uv_work_t *work)
 
     if (lease->fd >= 0) {
         shm_punch(lease->fd, lease->size);
-        close(lease->fd);
     }
 }
 
@@ -33,7 +32,8 @@ static void on_cleared(uv_work_t *work, int status)
     struct ring_lease *lease = work->data;
     struct ring_pool *pool = lease->pool;
 
-    (void)status; /* nothing is cancelled */
+    (void)status;         /* nothing is cancelled */
+    close_fd(&lease->fd); /* by the thread that has all other descriptors */
     ring_lease_forget(lease);
     ring_pool_step(pool);
 }
