@@ -176,12 +176,17 @@ static int check_user_jobs(const struct session *session, struct failure *ret_fa
     return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
 }
 
+static uint64_t deadline_at(const struct msg_options *options, uint64_t arrived_ns)
+{
+    return options->deadline_ns != 0 ? arrived_ns + options->deadline_ns : 0;
+}
+
 /* Its job, and how many records it has. */
-static int start_run(struct session *session, struct prepared *prepared,
+static int start_run(struct session *session, struct prepared *prepared, uint64_t deadline_at_ns,
                      struct failure *ret_failure)
 {
     struct incoming *incoming = session_incoming(session);
-    int r = job_create(session, prepared, &incoming->job, ret_failure);
+    int r = job_create(session, prepared, deadline_at_ns, &incoming->job, ret_failure);
 
     if (r < 0) {
         return r;
@@ -210,11 +215,8 @@ static int begin_run(struct session *session, const struct rpc_message *message,
         return r;
     }
     incoming->n_data = run.n_data;
-    r = start_run(session, prepared, ret_failure);
-    if (r == 0 && run.options.deadline_ns != 0) {
-        incoming->job->deadline_at_ns = incoming->arrived_ns + run.options.deadline_ns;
-    }
-    return r;
+    return start_run(session, prepared, deadline_at(&run.options, incoming->arrived_ns),
+                     ret_failure);
 }
 
 static int lease_run(struct incoming *incoming, struct failure *ret_failure)
@@ -250,7 +252,7 @@ int handle_run_begin_again(struct session *session, const struct memo *memo,
     if (incoming->job == NULL) {
         incoming->n_data = memo->n_data;
         r = check_user_jobs(session, ret_failure);
-        r = r == 0 ? start_run(session, prepared_ref(memo->prepared), ret_failure) : r;
+        r = r == 0 ? start_run(session, prepared_ref(memo->prepared), 0, ret_failure) : r;
     }
     return r < 0 ? r : lease_run(incoming, ret_failure);
 }
@@ -331,7 +333,7 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     }
     r = prepared_create(session, &open.op, &open.options, &prepared, ret_failure);
     if (r == 0) {
-        r = job_create(session, prepared, &job, ret_failure);
+        r = job_create(session, prepared, deadline_at(&open.options, now_ns()), &job, ret_failure);
     }
     if (r < 0) {
         return r;

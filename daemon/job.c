@@ -29,8 +29,8 @@ static void set_state(struct job *job, enum job_state state)
     job->state = state;
 }
 
-int job_create(struct session *session, struct prepared *prepared, struct job **ret_job,
-               struct failure *ret_failure)
+int job_create(struct session *session, struct prepared *prepared, uint64_t deadline_at_ns,
+               struct job **ret_job, struct failure *ret_failure)
 {
     struct job *job = calloc(1, sizeof(*job));
 
@@ -45,6 +45,7 @@ int job_create(struct session *session, struct prepared *prepared, struct job **
     job->server = session_server(session);
     job->prepared = prepared;
     job->stop_seq = UINT64_MAX;
+    job->deadline_at_ns = deadline_at_ns;
     job->flow.priority = prepared->priority;
     job->flow.devices = prepared->devices;
     user_add_job(job->user);

@@ -72,9 +72,12 @@ struct job {
     bool has_said_done;
 };
 
-/* A job of this connection's without pushes or memory.  It takes over the reference. */
-int job_create(struct session *session, struct prepared *prepared, struct job **ret_job,
-               struct failure *ret_failure);
+/*
+ * A job of this connection's without pushes or memory.  It takes over the reference.
+ * deadline_at_ns: 0 = none.
+ */
+int job_create(struct session *session, struct prepared *prepared, uint64_t deadline_at_ns,
+               struct job **ret_job, struct failure *ret_failure);
 /* Only before its first push is accepted, or when job_is_over(). */
 void job_destroy(struct job *job);
 

@@ -247,6 +247,34 @@ static void fill_share(struct wire *holder)
 }
 
 /*
+ * It waits behind others for a worker that does nothing, and nobody says anything: a run's deadline
+ * was once not among what the clock ticks for.
+ */
+static void test_a_run_expires_while_nothing_happens(void)
+{
+    enum { N = 64 };
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    pid_t worker = harness_await_worker(daemon, 0);
+    uint32_t runs[N], late;
+
+    kill(worker, SIGSTOP);
+    for (unsigned i = 0; i < N; i++) {
+        runs[i] = wire_send(wire, "run", "['copy', {}, {priority: 'bulk'}, [<100>]]");
+    }
+    HARNESS_WAIT(stat_of(wire, "chunks_waiting_bulk") > 0);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* until nothing is timed */
+    late =
+        wire_send(wire, "run", "['copy', {}, {priority: 'bulk', deadline_ns: 1000000}, [<100>]]");
+    wire_error_is(wire, late, "DEADLINE", "deadline");
+    kill(worker, SIGCONT);
+    for (unsigned i = 0; i < N; i++) {
+        wire_output(wire_result(wire, runs[i]), 100);
+    }
+    await_nothing_left(wire);
+}
+
+/*
  * What it sent is all in the daemon's hands, so that no byte will tell of it; while it waited, its
  * unread answers became too many for it to be read.
  */
@@ -443,6 +471,7 @@ static void test_sigterm_does_not_wait_for_ever(void)
 CHECK_MAIN(CHECK_TEST(test_a_run_expires_while_it_waits_for_room),
            CHECK_TEST(test_a_run_expires_while_it_arrives),
            CHECK_TEST(test_a_run_expires_while_answers_are_unread),
+           CHECK_TEST(test_a_run_expires_while_nothing_happens),
            CHECK_TEST(test_a_small_run_need_not_wait_for_a_large_one),
            CHECK_TEST(test_who_waits_behind_a_client_that_leaves),
            CHECK_TEST(test_cancelled_by_another_while_a_push_arrives),
