@@ -273,6 +273,10 @@ static int check_desc(const struct ring_desc *desc, const struct job *job,
         return fail(ret_failure, STATUS_INVALID_PARAM, "zero",
                     "deadline_ns and zero of a descriptor are 0 in this version");
     }
+    if (!job->prepared->is_in_rings) { /* its pushes have leased the places they have */
+        return fail(ret_failure, STATUS_INVALID_PARAM, "job",
+                    "only a job opened with inline = false takes descriptors");
+    }
     return job_check_input(job, ret_failure);
 }
 

@@ -145,6 +145,34 @@ static void test_a_broken_ring_says_why_and_fails_its_jobs(void)
     check_honest(ring_client_open(wire, MIB), other);
 }
 
+/* Its pushes have memory of the pool, which a descriptor must not take the place of. */
+static void test_a_descriptor_for_a_job_without_rings(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, MIB);
+    const msgpack_object *opened =
+        wire_call(wire, "job.open", "['copy', {size: 4096}, {window: 4}]");
+    uint64_t job = (uint64_t)wire_number(opened, "job");
+    struct ring_desc desc = copy_desc(job, 0, MIB / 2, 2);
+    uint8_t bytes[2 * BLOCK];
+
+    random_bytes(bytes, sizeof(bytes));
+    for (unsigned i = 0; i < 8; i++) { /* more than it has pushes */
+        ring_client_submit(ring, &desc, 1);
+        struct ring_completion completion = ring_client_reap(ring);
+        CHECK_STR(status_name(completion.status), status_name(STATUS_INVALID_PARAM));
+    }
+    for (uint64_t seq = 0; seq < 8; seq++) {
+        wire_call(wire, "job.push", "[%lu, %lu, {}, [%b]]", job, seq, bytes, sizeof(bytes));
+        CHECK_MEM(wire_output(wire_find(wire_notification(wire, "job.result"), "2"), sizeof(bytes)),
+                  bytes, sizeof(bytes));
+    }
+    wire_call(wire, "job.close", "[%lu]", job);
+    wire_notification(wire, "job.done");
+    HARNESS_WAIT(stat_of(wire, "pool_used") == 0);
+}
+
 static void test_more_than_the_entries_at_once(void)
 {
     struct harness *daemon = harness_start("--log-level", "warning");
@@ -302,6 +330,7 @@ static void test_clients_that_are_killed(void)
 
 CHECK_MAIN(CHECK_TEST(test_queues_full_of_nonsense),
            CHECK_TEST(test_a_broken_ring_says_why_and_fails_its_jobs),
+           CHECK_TEST(test_a_descriptor_for_a_job_without_rings),
            CHECK_TEST(test_more_than_the_entries_at_once), CHECK_TEST(test_a_storm_of_rings),
            CHECK_TEST(test_a_doorbell_that_is_closed), CHECK_TEST(test_holes_under_a_running_job),
            CHECK_TEST(test_ends_that_change_while_they_are_read),
