@@ -395,6 +395,10 @@ static int check_push(const struct job *job, const struct msg_job_push *push,
                      ? "the job was opened with inline = false: its data are Refs"
                      : "only a job opened with inline = false takes Refs");
     }
+    if (r == 0 && !job->prepared->is_in_rings && push->n_out > 0) {
+        r = fail(ret_failure, STATUS_INVALID_PARAM, "out",
+                 "option out is for Refs: outputs of this job come with job.result");
+    }
     return r < 0 ? r : check_n_data(job->prepared->op, push->n_data, ret_failure);
 }
 

@@ -347,6 +347,10 @@ static int read_sizes(const struct job *job, const struct msg_job_push *msg,
     if (r < 0) {
         return r;
     }
+    if (msg->has_n && msg->n != described->n_records) {
+        return fail(ret_failure, STATUS_RANGE, "n", "n is %llu; the data have %llu records",
+                    (unsigned long long)msg->n, (unsigned long long)described->n_records);
+    }
     if (job->prepared->tail == TAIL_SHORT) {
         described->tail_size = (uint32_t)(msg->in[0].size % shape->record_size[0]);
     }

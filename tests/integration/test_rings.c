@@ -417,6 +417,9 @@ static void test_bad_refs_are_refused_and_the_seq_is_free(void)
     wire_refused(wire, "INVALID_PARAM", "one ring", "job.push",
                  "[%lu, 0, {out: [[%lu, 8192, 4096]]}, [[%lu, 0, 4096]]]", job, foreign->id,
                  ring->id);
+    wire_refused(wire, "RANGE", "n is 2", "job.push",
+                 "[%lu, 0, {n: 2, out: [[%lu, 8192, 4096]]}, [[%lu, 0, 4096]]]", job, ring->id,
+                 ring->id);
     wire_refused(wire, "INVALID_PARAM", "its data are Refs", "job.push", "[%lu, 0, {}, [<4096>]]",
                  job);
     fill(ring);
@@ -428,6 +431,8 @@ static void test_bad_refs_are_refused_and_the_seq_is_free(void)
                  "['sha256', {block: 4096}, {inline: false, tail: 'zero'}]");
     uint64_t with_bytes =
         (uint64_t)wire_number(wire_call(wire, "job.open", "['copy', {size: 4096}]"), "job");
+    wire_refused(wire, "INVALID_PARAM", "option out", "job.push",
+                 "[%lu, 0, {out: [[%lu, 8192, 4096]]}, [<4096>]]", with_bytes, ring->id);
     wire_refused(wire, "INVALID_PARAM", "only a job opened with inline = false", "job.push",
                  "[%lu, 0, {out: [[%lu, 8192, 4096]]}, [[%lu, 0, 4096]]]", with_bytes, ring->id,
                  ring->id);
