@@ -37,7 +37,7 @@ static inline int answer_send_with_fds(struct answer *answer, struct session *se
         r = writer_add_fds(message, fds, n_fds);
     }
     if (r == 0) {
-        session_queue(session, message);
+        session_queue_with_fds(session, message);
     } else {
         writer_abandon(message);
     }

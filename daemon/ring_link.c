@@ -362,6 +362,21 @@ static void on_data(void *owner, const struct failure *failure)
     }
 }
 
+/*
+ * Descriptors on their way keep their rings' queues alive, at nobody's charge, and count among
+ * those that the kernel lets all our clients together have on their way.
+ */
+static int check_unread(struct session *session, struct failure *ret_failure)
+{
+    if (session_n_fds_unread(session) < LIMIT_RINGS) {
+        return 0;
+    }
+    fail(ret_failure, STATUS_BUSY, "size",
+         "%d results of ring.open may be unread; read them, then try again", LIMIT_RINGS);
+    ret_failure->retry_ms = SERVER_RETRY_MS;
+    return failure_add_limit(ret_failure, "rings", LIMIT_RINGS, LIMIT_RINGS);
+}
+
 static int check_count(const struct session *session, struct failure *ret_failure)
 {
     const struct ring_link *link = session_server(session)->rings;
@@ -433,6 +448,9 @@ int ring_link_open(struct session *session, uint32_t msgid, const struct msg_rin
     int32_t node = -1;
     int r = check_count(session, ret_failure);
 
+    if (r == 0) {
+        r = check_unread(session, ret_failure);
+    }
     if (r == 0) {
         r = find_node(session, open->device, &node, ret_failure);
     }

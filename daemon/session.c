@@ -41,6 +41,22 @@ static bool may_read(const struct session *session)
 
 /* ---- reading and writing -------------------------------------------------------------------- */
 
+/* Did the client leave something in its socket that was sent? */
+static bool has_unread(const struct session *session)
+{
+    int n = 0;
+
+    return ioctl(session->fd, SIOCOUTQ, &n) == 0 && n > 0;
+}
+
+/* Whoever has taken all bytes that were sent has their descriptors, too. */
+static void note_reading(struct session *session)
+{
+    if (session->n_fds_unread > 0 && writer_is_empty(session->writer) && !has_unread(session)) {
+        session->n_fds_unread = 0;
+    }
+}
+
 /* The end of a message, or a good deal of it, buys more time. */
 static void note_progress(struct session *session)
 {
@@ -48,6 +64,7 @@ static void note_progress(struct session *session)
 
     session->server->stats.bytes_in += received - session->received;
     session->received = received;
+    note_reading(session);
     if (!session->is_within || session->has_ended_message ||
         received - session->progress >= LIMIT_HALF_MESSAGE_LEAST) {
         session->progress = received;
@@ -151,14 +168,6 @@ static void update_poll(struct session *session)
     }
 }
 
-/* Did the client leave something in its socket that was sent? */
-static bool has_unread(const struct session *session)
-{
-    int n = 0;
-
-    return ioctl(session->fd, SIOCOUTQ, &n) == 0 && n > 0;
-}
-
 void session_flush(struct session *session)
 {
     if (session->state == SESSION_CLOSING) {
@@ -197,6 +206,18 @@ void session_queue(struct session *session, struct writer_message *message)
     }
     writer_queue(session->writer, message);
     server_mark_dirty(session->server, session);
+}
+
+void session_queue_with_fds(struct session *session, struct writer_message *message)
+{
+    session->n_fds_unread++;
+    session_queue(session, message);
+}
+
+uint32_t session_n_fds_unread(struct session *session)
+{
+    note_reading(session);
+    return session->n_fds_unread;
 }
 
 void session_queue_head(struct session *session, const msgpack_sbuffer *head)

@@ -61,6 +61,10 @@ void session_set_structured(struct session *session, bool wants_structured);
 
 /* Queue a message; it leaves at the end of this turn. */
 void session_queue(struct session *session, struct writer_message *message);
+/* The same for one with descriptors. */
+void session_queue_with_fds(struct session *session, struct writer_message *message);
+/* Such messages since the client was last seen to have read everything. */
+uint32_t session_n_fds_unread(struct session *session);
 /* Queue a message that is all head. */
 void session_queue_head(struct session *session, const msgpack_sbuffer *head);
 /* Tell of an event, if the client subscribed to its kind and reads what it gets. */

@@ -26,8 +26,9 @@ struct session {
     uint32_t events;      /* set of the kinds that it subscribed to */
     uint64_t events_lost; /* since the last that it was told */
     bool is_socket_full;
-    bool is_held_up; /* descriptors wait, for others to take theirs */
-    bool is_paused;  /* the reader stopped with bytes in hand that nothing will announce */
+    bool is_held_up;       /* descriptors wait, for others to take theirs */
+    uint32_t n_fds_unread; /* see session_n_fds_unread() */
+    bool is_paused;        /* the reader stopped with bytes in hand that nothing will announce */
     struct incoming incoming;
     struct memo memo; /* of the last run */
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -296,6 +297,47 @@ static void test_ends_that_change_while_they_are_read(void)
     CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
 }
 
+/* Descriptors on their way keep queues alive that no share counts, and stand in everybody's way. */
+static void test_replies_with_descriptors_that_nobody_reads(void)
+{
+    enum { N = 100 };
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    struct ring_client *first = ring_client_open(wire, MIB); /* so that its memory is at hand */
+    uint32_t opens[N];
+    unsigned n_opened = 0;
+
+    ring_client_close(first);
+    for (uint64_t i = 0; i < N; i++) { /* numbers of rings go up by one */
+        msgpack_sbuffer both;
+
+        msgpack_sbuffer_init(&both);
+        opens[i] = wire_pack(wire, &both, "ring.open", "[1048576]");
+        wire_pack(wire, &both, "ring.close", "[%lu]", first->id + 1 + i);
+        CHECK_EQ(send(wire_fd(wire), both.data, both.size, MSG_NOSIGNAL), both.size);
+        msgpack_sbuffer_destroy(&both);
+        wire_call(other, "ping", "[]");
+    }
+    HARNESS_WAIT(stat_of(other, "rings") == 0);
+    n_opened = (unsigned)stat_of(other, "rings_total") - 1;
+    CHECK_LE(n_opened, 16);
+    CHECK_GT(n_opened, 0);
+    for (uint64_t i = 0; i < N; i++) {
+        const msgpack_object *response = wire_response(wire, opens[i]);
+
+        if (i < n_opened) {
+            CHECK_EQ(wire_number(response, "3.ring"), first->id + 1 + i);
+            for (unsigned k = 0; k < 3; k++) {
+                close(wire_take_fd(wire));
+            }
+        } else {
+            CHECK_STR(wire_error(wire_find(response, "2")).name, "BUSY");
+        }
+    }
+    ring_client_open(wire, MIB); /* it has read now */
+}
+
 /* ---- clients that go ------------------------------------------------------------------------- */
 
 /* Killed at any moment between connecting and reaping. */
@@ -334,4 +376,5 @@ CHECK_MAIN(CHECK_TEST(test_queues_full_of_nonsense),
            CHECK_TEST(test_more_than_the_entries_at_once), CHECK_TEST(test_a_storm_of_rings),
            CHECK_TEST(test_a_doorbell_that_is_closed), CHECK_TEST(test_holes_under_a_running_job),
            CHECK_TEST(test_ends_that_change_while_they_are_read),
+           CHECK_TEST(test_replies_with_descriptors_that_nobody_reads),
            CHECK_TEST(test_clients_that_are_killed))
