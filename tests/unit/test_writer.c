@@ -1,61 +1,13 @@
 /* The writer: order, pieces, partial sends, and callbacks exactly once. */
-#include "proto/channel.h"
 #include "proto/util.h"
 #include "proto/writer.h"
 #include "tests/check.h"
 #include "tests/random.h"
+#include "tests/unit/writer_bench.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define MESSAGES_MAX 512
-
-static struct writer *writer;
-static int sockets[2];
-static unsigned n_sent[MESSAGES_MAX];
-static unsigned n_lost[MESSAGES_MAX];
-static unsigned last_sent;
-
-static void close_all(void *arg)
-{
-    (void)arg;
-    writer_destroy(writer);
-    close_fd(&sockets[0]);
-    close_fd(&sockets[1]);
-}
-
-static void open_all(void)
-{
-    memset(n_sent, 0, sizeof(n_sent));
-    memset(n_lost, 0, sizeof(n_lost));
-    last_sent = MESSAGES_MAX;
-    CHECK_EQ(writer_create(&writer), 0);
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
-    check_at_end(close_all, NULL);
-}
-
-/* The number of a message, as a callback's argument. */
-static void *number(unsigned n)
-{
-    return (void *)(uintptr_t)n;
-}
-
-static void count(void *arg, bool is_sent)
-{
-    unsigned n = (unsigned)(uintptr_t)arg;
-
-    (is_sent ? n_sent : n_lost)[n]++;
-    last_sent = n;
-}
-
-static struct writer_message *begin(unsigned n)
-{
-    struct writer_message *message = NULL;
-
-    CHECK_EQ(writer_begin(&message, count, number(n)), 0);
-    return message;
-}
 
 /* Everything that can be read now, behind the size bytes that are there. */
 static size_t receive(uint8_t *bytes, size_t size, size_t capacity)
@@ -74,8 +26,8 @@ static void test_copies_and_references_leave_in_order(void)
     char owned[] = "<1>", referenced[] = "<2>";
     struct writer_message *message;
 
-    open_all();
-    message = begin(0);
+    writer_open();
+    message = writer_message(0);
     CHECK_EQ(writer_add_copy(message, owned, 3), 0);
     memset(owned, '?', 3);
     CHECK_EQ(writer_add_ref(message, referenced, 3), 0);
@@ -96,89 +48,9 @@ static void test_copies_and_references_leave_in_order(void)
     CHECK_EQ(n_sent[0], 1);
 }
 
-/* What one recvmsg() gets: bytes, and a descriptor with them or -1. */
-static ssize_t receive_fd(uint8_t *bytes, size_t capacity, int *ret_fd)
-{
-    struct iovec iov = {bytes, capacity};
-    uint32_t n_fds = 0;
-    ssize_t n = channel_receive_fds(sockets[1], &iov, 1, ret_fd, 1, &n_fds);
-
-    if (n_fds == 0) {
-        *ret_fd = -1;
-    }
-    return n;
-}
-
-/* Before and behind messages without, and however little of each is sent at a time. */
-static void test_descriptors_go_with_their_first_byte(void)
-{
-    int n_fds = check_count_fds();
-
-    for (size_t budget = 1; budget < 12; budget++) {
-        uint8_t got[64];
-        size_t size = 0;
-        int pipes[2], fd, n_taken = 0;
-
-        open_all();
-        CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
-        for (unsigned i = 0; i < 4; i++) {
-            struct writer_message *message = begin(i);
-
-            CHECK_EQ(writer_add_copy(message, "abcd", 4), 0);
-            if (i == 1 || i == 2) {
-                CHECK_EQ(writer_add_fds(message, &pipes[i - 1], 1), 0);
-            }
-            writer_queue(writer, message);
-        }
-        close(pipes[0]); /* the writer has its own */
-        close(pipes[1]);
-        while (writer_send(writer, sockets[0], budget) == 0) {
-        }
-        while (size < 16) {
-            ssize_t n = receive_fd(got + size, sizeof(got) - size, &fd);
-
-            CHECK_GT(n, 0);
-            size += (size_t)n;
-            if (fd >= 0) {
-                n_taken++;
-                CHECK_GT(size, 4 * n_taken); /* the message it belongs to has begun ... */
-                CHECK_EQ(lseek(fd, 0, SEEK_CUR), -1);
-                CHECK_EQ(errno, ESPIPE); /* ... and it is the pipe */
-                close(fd);
-            }
-        }
-        CHECK_EQ(n_taken, 2);
-        CHECK_MEM(got, "abcdabcdabcdabcd", 16);
-        close_all(NULL);
-        writer = NULL;
-        sockets[0] = sockets[1] = -1;
-        CHECK_EQ(check_count_fds(), n_fds);
-    }
-}
-
-static void test_descriptors_that_never_leave_are_closed(void)
-{
-    int n_fds = check_count_fds();
-    struct writer_message *message;
-    int zero = 0;
-
-    open_all();
-    message = begin(0);
-    CHECK_EQ(writer_add_fds(message, &zero, 1), 0);
-    writer_abandon(message);
-    message = begin(1);
-    CHECK_EQ(writer_add_fds(message, &zero, 1), 0);
-    CHECK_EQ(writer_add_copy(message, "abcd", 4), 0);
-    writer_queue(writer, message);
-    close_all(NULL);
-    writer = NULL;
-    sockets[0] = sockets[1] = -1;
-    CHECK_EQ(check_count_fds(), n_fds);
-}
-
 static void test_nothing_to_send(void)
 {
-    open_all();
+    writer_open();
     CHECK(writer_is_empty(writer));
     CHECK_EQ(writer_send(writer, sockets[0], 1000), 1);
     CHECK_EQ(writer_send(writer, sockets[0], 0), 1);
@@ -188,8 +60,8 @@ static void test_an_abandoned_message_calls_nobody(void)
 {
     struct writer_message *message;
 
-    open_all();
-    message = begin(0);
+    writer_open();
+    message = writer_message(0);
     CHECK_EQ(writer_add_copy(message, "x", 1), 0);
     writer_abandon(message);
     writer_abandon(NULL);
@@ -199,8 +71,8 @@ static void test_an_abandoned_message_calls_nobody(void)
 
 static void test_an_empty_message_is_sent_at_once(void)
 {
-    open_all();
-    writer_queue(writer, begin(0));
+    writer_open();
+    writer_queue(writer, writer_message(0));
     CHECK_EQ(writer_send(writer, sockets[0], 1000), 1);
     CHECK_EQ(n_sent[0], 1);
 }
@@ -212,7 +84,7 @@ static size_t queue_random_messages(uint8_t *all, size_t capacity, unsigned n_me
 
     random_bytes(all, capacity);
     for (unsigned n = 0; n < n_messages; n++) {
-        struct writer_message *message = begin(n);
+        struct writer_message *message = writer_message(n);
         size_t n_pieces = random_below(8);
 
         for (size_t i = 0; i < n_pieces; i++) {
@@ -237,7 +109,7 @@ static void test_a_slow_reader_gets_every_byte_once(void)
     size_t size, n_got = 0;
     unsigned n_turns = 0;
 
-    open_all();
+    writer_open();
     CHECK_EQ(setsockopt(sockets[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
     size = queue_random_messages(all, sizeof(all), 150);
     while (writer_send(writer, sockets[0], 1 + random_below(30000)) == 0) {
@@ -261,9 +133,9 @@ static void test_the_budget_is_kept(void)
     static const char bytes[1000] = "x";
     uint8_t got[2000];
 
-    open_all();
+    writer_open();
     for (unsigned n = 0; n < 2; n++) {
-        struct writer_message *message = begin(n);
+        struct writer_message *message = writer_message(n);
 
         CHECK_EQ(writer_add_ref(message, bytes, sizeof(bytes)), 0);
         writer_queue(writer, message);
@@ -283,8 +155,8 @@ static void test_a_full_socket_waits(void)
     static uint8_t bytes[1 << 22];
     struct writer_message *message;
 
-    open_all();
-    message = begin(0);
+    writer_open();
+    message = writer_message(0);
     CHECK_EQ(writer_add_ref(message, bytes, sizeof(bytes)), 0);
     writer_queue(writer, message);
     CHECK_EQ(writer_send(writer, sockets[0], SIZE_MAX), 0);
@@ -298,8 +170,8 @@ static void test_a_gone_peer_is_an_error_and_no_signal(void)
 {
     struct writer_message *message;
 
-    open_all();
-    message = begin(0);
+    writer_open();
+    message = writer_message(0);
     CHECK_EQ(writer_add_copy(message, "x", 1), 0);
     writer_queue(writer, message);
     shutdown(sockets[1], SHUT_RD);
@@ -312,10 +184,10 @@ static void test_destroying_tells_who_still_waits(void)
     struct writer_message *message;
     struct writer *other;
 
-    open_all();
+    writer_open();
     CHECK_EQ(writer_create(&other), 0);
     for (unsigned n = 0; n < 3; n++) {
-        message = begin(n);
+        message = writer_message(n);
         CHECK_EQ(writer_add_copy(message, "xyz", 3), 0);
         writer_queue(other, message);
     }
@@ -334,8 +206,8 @@ static void queue_next(void *arg, bool is_sent)
     unsigned n = (unsigned)(uintptr_t)arg;
     struct writer_message *message;
 
-    count(arg, is_sent);
-    if (is_sent && n < 20 && writer_begin(&message, queue_next, number(n + 1)) == 0) {
+    writer_count(arg, is_sent);
+    if (is_sent && n < 20 && writer_begin(&message, queue_next, writer_number(n + 1)) == 0) {
         writer_add_copy(message, "abc", 3);
         writer_queue(writer, message);
     }
@@ -346,11 +218,11 @@ static void test_a_callback_may_queue(void)
     uint8_t got[100];
     struct writer_message *message;
 
-    open_all();
-    CHECK_EQ(writer_begin(&message, queue_next, number(0)), 0);
+    writer_open();
+    CHECK_EQ(writer_begin(&message, queue_next, writer_number(0)), 0);
     CHECK_EQ(writer_add_copy(message, "abc", 3), 0);
     writer_queue(writer, message);
-    message = begin(100);
+    message = writer_message(100);
     CHECK_EQ(writer_add_copy(message, "xyz", 3), 0);
     writer_queue(writer, message);
     CHECK_EQ(writer_send(writer, sockets[0], 1000), 1);
@@ -364,11 +236,11 @@ static void test_a_callback_may_queue(void)
 
 static void test_many_small_messages_share_a_send(void)
 {
-    uint8_t got[3 * MESSAGES_MAX];
+    uint8_t got[3 * WRITER_MESSAGES_MAX];
 
-    open_all();
-    for (unsigned n = 0; n < MESSAGES_MAX; n++) {
-        struct writer_message *message = begin(n);
+    writer_open();
+    for (unsigned n = 0; n < WRITER_MESSAGES_MAX; n++) {
+        struct writer_message *message = writer_message(n);
         uint8_t bytes[3] = {(uint8_t)n, (uint8_t)(n >> 8), 'm'};
 
         CHECK_EQ(writer_add_copy(message, bytes, 3), 0);
@@ -376,7 +248,7 @@ static void test_many_small_messages_share_a_send(void)
     }
     CHECK_EQ(writer_send(writer, sockets[0], SIZE_MAX), 1);
     CHECK_EQ(receive(got, 0, sizeof(got)), sizeof(got));
-    for (unsigned n = 0; n < MESSAGES_MAX; n++) {
+    for (unsigned n = 0; n < WRITER_MESSAGES_MAX; n++) {
         CHECK_EQ(got[3 * n] | got[3 * n + 1] << 8, n);
         CHECK_EQ(n_sent[n], 1);
     }
@@ -389,10 +261,10 @@ static void test_memory_is_that_of_waiting_messages(void)
     struct writer_message *message;
     size_t size, size_of_one = 0;
 
-    open_all();
+    writer_open();
     CHECK_EQ(writer_memory(writer), 0);
     for (unsigned n = 0; n < 3; n++) {
-        message = begin(n);
+        message = writer_message(n);
         CHECK_EQ(writer_add_copy(message, referenced, 300), 0);
         size = writer_memory(writer);
         CHECK_EQ(size, n * size_of_one);
@@ -404,16 +276,14 @@ static void test_memory_is_that_of_waiting_messages(void)
     CHECK_EQ(writer_send(writer, sockets[0], 1000), 1);
     CHECK_EQ(receive(got, 0, sizeof(got)), 900);
     CHECK_EQ(writer_memory(writer), 0);
-    message = begin(3);
+    message = writer_message(3);
     CHECK_EQ(writer_add_ref(message, referenced, sizeof(referenced)), 0);
     writer_queue(writer, message);
     CHECK_LE(writer_memory(writer), 1024);
 }
 
-CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order),
-           CHECK_TEST(test_descriptors_go_with_their_first_byte),
-           CHECK_TEST(test_descriptors_that_never_leave_are_closed),
-           CHECK_TEST(test_nothing_to_send), CHECK_TEST(test_an_abandoned_message_calls_nobody),
+CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order), CHECK_TEST(test_nothing_to_send),
+           CHECK_TEST(test_an_abandoned_message_calls_nobody),
            CHECK_TEST(test_an_empty_message_is_sent_at_once),
            CHECK_TEST(test_a_slow_reader_gets_every_byte_once), CHECK_TEST(test_the_budget_is_kept),
            CHECK_TEST(test_a_full_socket_waits),

@@ -7,6 +7,7 @@
 #include "proto/writer.h"
 #include "tests/check.h"
 #include "tests/random.h"
+#include "tests/unit/writer_bench.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,59 +15,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MESSAGES_MAX = 32 };
-
-static struct writer *writer;
-static int sockets[2];
-static unsigned n_sent[MESSAGES_MAX];
-static unsigned n_lost[MESSAGES_MAX];
-static unsigned last_sent;
-
-static void close_all(void *arg)
-{
-    (void)arg;
-    writer_destroy(writer);
-    close(sockets[0]);
-    close(sockets[1]);
-}
-
-static void open_all(void)
-{
-    memset(n_sent, 0, sizeof(n_sent));
-    memset(n_lost, 0, sizeof(n_lost));
-    last_sent = MESSAGES_MAX;
-    CHECK_EQ(writer_create(&writer), 0);
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
-    check_at_end(close_all, NULL);
-}
-
-/* The number of a message, as a callback's argument. */
-static void *number(unsigned n)
-{
-    return (void *)(uintptr_t)n;
-}
-
-static void count(void *arg, bool is_sent)
-{
-    unsigned n = (unsigned)(uintptr_t)arg;
-
-    (is_sent ? n_sent : n_lost)[n]++;
-    last_sent = n;
-}
-
-static struct writer_message *begin(unsigned n)
-{
-    struct writer_message *message = NULL;
-
-    CHECK_EQ(writer_begin(&message, count, number(n)), 0);
-    return message;
-}
-
 /* Queue message n: size bytes of value n, with n_fds ends of pipes that hold n each. */
 static void queue_with_fds(unsigned n, size_t size, uint32_t n_fds)
 {
-    static uint8_t bytes[MESSAGES_MAX][1000];
-    struct writer_message *message = begin(n);
+    static uint8_t bytes[WRITER_MESSAGES_MAX][1000];
+    struct writer_message *message = writer_message(n);
     uint8_t value = (uint8_t)n;
     int ends[CHANNEL_FDS_MAX] = {0};
 
@@ -91,8 +44,8 @@ static void queue_with_fds(unsigned n, size_t size, uint32_t n_fds)
 }
 
 /* What was received of messages 0, 1, ... */
-static size_t n_bytes_of[MESSAGES_MAX];
-static uint32_t n_fds_of[MESSAGES_MAX];
+static size_t n_bytes_of[WRITER_MESSAGES_MAX];
+static uint32_t n_fds_of[WRITER_MESSAGES_MAX];
 
 static void note_fds(uint8_t n, const int *fds, uint32_t n_fds)
 {
@@ -129,7 +82,7 @@ static ssize_t receive_with_fds(size_t room)
 
 static void open_with_fds(void)
 {
-    open_all();
+    writer_open();
     memset(n_bytes_of, 0, sizeof(n_bytes_of));
     memset(n_fds_of, 0, sizeof(n_fds_of));
 }
@@ -218,7 +171,7 @@ static void test_descriptors_wait_for_a_full_socket(void)
     struct writer_message *message;
 
     open_with_fds();
-    message = begin(0);
+    message = writer_message(0);
     CHECK_EQ(writer_add_ref(message, full, sizeof(full)), 0);
     writer_queue(writer, message);
     queue_with_fds(1, 10, 2);
@@ -319,7 +272,7 @@ static void test_too_many_descriptors_on_the_way_hold_their_message(void)
     pid_t pid;
 
     check_at_end(unmap_crowd, crowd);
-    open_all();
+    writer_open();
     pid = fork();
     if (pid == 0) {
         bool is_user = geteuid() != 0 || setresuid(65534, 65534, 65534) == 0;
