@@ -233,11 +233,6 @@ void ring_awake(struct ring *ring)
     shared_awake(&ring->shared->front_end_sleep);
 }
 
-bool ring_has_work(const struct ring *ring)
-{
-    return shared_load(&ring->shared->sq.tail.value, __ATOMIC_RELAXED) != ring->head;
-}
-
 /* ---- client -------------------------------------------------------------------------------- */
 
 static bool header_is_right(const struct header *header)

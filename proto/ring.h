@@ -90,8 +90,6 @@ bool ring_publish(struct ring *ring);
 /* Before sleeping: true = sleep (the client will ring); false = there is something to take. */
 bool ring_sleep(struct ring *ring);
 void ring_awake(struct ring *ring);
-/* Is there something to take?  Cheap and of the moment: for polling, not before sleeping. */
-bool ring_has_work(const struct ring *ring);
 
 /* ---- client -------------------------------------------------------------------------------- */
 

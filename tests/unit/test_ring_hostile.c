@@ -151,7 +151,6 @@ static void step(struct ring *front, struct served *served, struct mutator *muta
     __atomic_store_n(&mutator->front_head, served->head, __ATOMIC_RELAXED);
     __atomic_store_n(&mutator->front_tail, served->tail, __ATOMIC_RELAXED);
     ring_publish(front);
-    ring_has_work(front);
     ring_sleep(front);
     ring_awake(front);
     CHECK_MEM(served->descs, served->copies, sizeof(served->copies));
