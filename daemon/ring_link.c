@@ -80,6 +80,9 @@ static void finish(struct ring_link *link)
         answer_send(&answer, link->session);
     }
     ring_pool_release(link->server->ring_pool, link->data);
+    if (link->session == NULL) {
+        ring_pool_forget(link->server->ring_pool, link->connection);
+    }
     forget_awake(link);
     unlink_from_server(link);
     if (link->is_polled) {
@@ -422,6 +425,7 @@ static int create(struct session *session, uint32_t msgid, struct ring_link **re
     }
     link->server = server;
     link->session = session;
+    link->connection = session_number(session);
     link->open_msgid = msgid;
     link->doorbell_fd = link->client_fd = -1;
     link->id = ++server->last_ring_id;
@@ -443,6 +447,7 @@ static void link_to_server(struct ring_link *link)
 int ring_link_open(struct session *session, uint32_t msgid, const struct msg_ring_open *open,
                    struct failure *ret_failure)
 {
+    const struct ring_holder holder = {session_uid(session), session_number(session)};
     struct server *server = session_server(session);
     struct ring_link *link = NULL;
     int32_t node = -1;
@@ -460,8 +465,8 @@ int ring_link_open(struct session *session, uint32_t msgid, const struct msg_rin
     if (r < 0) {
         return r;
     }
-    r = ring_pool_lease(server->ring_pool, session_uid(session), open->size, node, on_data, link,
-                        &link->data, ret_failure);
+    r = ring_pool_lease(server->ring_pool, &holder, open->size, node, on_data, link, &link->data,
+                        ret_failure);
     if (r < 0) {
         free_link(link);
         return r;

@@ -42,10 +42,11 @@ struct ring_link {
 
     struct ring *queues;
     struct ring_lease *data;
-    uint64_t size;    /* of the data */
-    uint32_t segment; /* where workers find them */
-    int doorbell_fd;  /* our end */
-    int client_fd;    /* the client's, until ring.open is answered */
+    uint64_t connection; /* its session's number, which outlives it */
+    uint64_t size;       /* of the data */
+    uint32_t segment;    /* where workers find them */
+    int doorbell_fd;     /* our end */
+    int client_fd;       /* the client's, until ring.open is answered */
     uv_poll_t doorbell_poll;
     bool is_polled;
     bool has_unpublished; /* completions the client cannot see yet */

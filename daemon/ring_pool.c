@@ -216,26 +216,28 @@ static int check_room(const struct ring_pool *pool, uid_t uid, size_t size,
     return 0;
 }
 
-/* 0 = this user cannot have it; else the higher the better. */
-static unsigned suits(const struct ring_lease *lease, uid_t uid, size_t size, int node)
+/* 0 = this one cannot have it; else the higher the better. */
+static unsigned suits(const struct ring_lease *lease, const struct ring_holder *holder, size_t size,
+                      int node)
 {
     if (!ring_lease_is_free(lease) || lease->size != size || (node >= 0 && lease->node != node)) {
         return 0;
     }
     if (lease->was_shown) {
-        return lease->uid == uid ? 3 : 0;
+        return lease->connection == holder->connection ? 3 : 0;
     }
     return lease->state == LEASE_USABLE ? 2 : 1;
 }
 
 /* Of several that suit, the one that was used last. */
-static struct ring_lease *find(const struct ring_pool *pool, uid_t uid, size_t size, int node)
+static struct ring_lease *find(const struct ring_pool *pool, const struct ring_holder *holder,
+                               size_t size, int node)
 {
     struct ring_lease *found = NULL;
     unsigned best = 1;
 
     for (struct ring_lease *lease = pool->first; lease != NULL; lease = lease->next) {
-        unsigned how_well = suits(lease, uid, size, node);
+        unsigned how_well = suits(lease, holder, size, node);
 
         if (how_well >= best) {
             best = how_well;
@@ -279,8 +281,8 @@ static void put_in_stock(struct ring_pool *pool, struct ring_lease *lease)
     }
 }
 
-int ring_pool_lease(struct ring_pool *pool, uid_t uid, uint64_t wanted, int node,
-                    ring_pool_done *on_done, void *owner, struct ring_lease **ret_lease,
+int ring_pool_lease(struct ring_pool *pool, const struct ring_holder *holder, uint64_t wanted,
+                    int node, ring_pool_done *on_done, void *owner, struct ring_lease **ret_lease,
                     struct failure *ret_failure)
 {
     assert(!pool->is_closing);
@@ -289,17 +291,18 @@ int ring_pool_lease(struct ring_pool *pool, uid_t uid, uint64_t wanted, int node
 
     node = pool->config.has_nodes ? node : -1;
     if (r == 0) {
-        r = check_room(pool, uid, size, ret_failure);
+        r = check_room(pool, holder->uid, size, ret_failure);
     }
     if (r < 0) {
         return r;
     }
-    struct ring_lease *lease = find(pool, uid, size, node);
+    struct ring_lease *lease = find(pool, holder, size, node);
     if (lease == NULL && (lease = ring_lease_add(pool, size, node)) == NULL) {
         return refuse_now(size, ret_failure);
     }
     lease->is_leased = true;
-    lease->uid = uid;
+    lease->uid = holder->uid;
+    lease->connection = holder->connection;
     lease->on_done = on_done;
     lease->owner = owner;
     if (lease->state == LEASE_USABLE) {
@@ -310,7 +313,7 @@ int ring_pool_lease(struct ring_pool *pool, uid_t uid, uint64_t wanted, int node
     if (node >= 0 && size == LIMIT_RING_SIZE_DEFAULT) {
         move_stock(pool, node);
     }
-    make_room(pool, uid);
+    make_room(pool, holder->uid);
     *ret_lease = lease;
     ring_pool_step(pool);
     return r;
@@ -333,9 +336,16 @@ void ring_pool_release(struct ring_pool *pool, struct ring_lease *lease)
     ring_pool_step(pool);
 }
 
-void ring_pool_forget_user(struct ring_pool *pool, uid_t uid)
+void ring_pool_forget(struct ring_pool *pool, uint64_t connection)
 {
-    shed(pool, &uid, SIZE_MAX);
+    struct ring_lease *next;
+
+    for (struct ring_lease *lease = pool->first; lease != NULL; lease = next) {
+        next = lease->next;
+        if (ring_lease_is_free(lease) && lease->was_shown && lease->connection == connection) {
+            ring_lease_evict(lease);
+        }
+    }
     ring_pool_step(pool);
 }
 

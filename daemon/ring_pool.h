@@ -4,17 +4,19 @@
  *     WAITING   for its turn, or for others to be gone; takes no memory yet
  *     MAKING    its pages are being allocated, on a thread of libuv's
  *     ADDING    workers map and register it
- *     USABLE    *leased* to a ring; or *idle*, for its user's next ring of that size; or *stock*
- *     DROPPING  workers let go of it
- *     CLEARING  its pages are being freed, on a thread of libuv's
+ *     USABLE    *leased* to a ring; or *idle*, for the same connection's next of its size; or
+ * *stock* DROPPING  workers let go of it CLEARING  its pages are being freed, on a thread of
+ * libuv's
  *
- * A mapping cannot be taken back from a client, so **what a user once had is never another's**: it
- * is reused by that user, or dropped, and dropping frees its pages whoever still has it mapped.
+ * A mapping cannot be taken back from a client, so **what one connection had is never another's**:
+ * it is reused there, or dropped, and dropping frees its pages whoever still has it mapped.  Not
+ * even another program's of the same user: whoever frees pages of a ring (a hole punched, an
+ * MADV_REMOVE) parts it from what a GPU has registered, for good, and nothing tells.
  *
  * *Stock* is one segment of LIMIT_RING_SIZE_DEFAULT that no client ever had, so that ring.open need
  * not wait for pages and registration; it is made at start, and again whenever it was taken.  Idle
- * segments are dropped RING_POOL_IDLE_MS after their last ring, when their user's last connection
- * is gone, or, with the stock, oldest first, when somebody needs their room.
+ * segments are dropped RING_POOL_IDLE_MS after their last ring, when their connection is gone, or,
+ * with the stock, oldest first, when somebody needs their room.
  *
  * Segments are made one at a time, the stock last, and neither made nor dropped while urgent work
  * is under way (registering 64 MiB holds it up for 4 ms), but RING_POOL_PATIENCE_MS later all the
@@ -53,6 +55,11 @@ struct ring_pool_config {
     bool (*has_urgent)(void *owner); /* is urgent work under way?  Asked from the loop only. */
 };
 
+struct ring_holder {
+    uid_t uid;           /* whose share it counts in */
+    uint64_t connection; /* who may have it again; a number of no other, ever */
+};
+
 /* NULL: it is ready.  Else why it cannot be (NO_MEMORY): then there is no lease any more. */
 typedef void ring_pool_done(void *owner, const struct failure *failure);
 
@@ -67,22 +74,22 @@ void ring_pool_close(struct ring_pool *pool);
 void ring_pool_destroy(struct ring_pool *pool);
 
 /*
- * A segment of at least size bytes for this user, on a NUMA node if there is a choice (-1: any).
+ * A segment of at least size bytes for this holder, on a NUMA node if there is a choice (-1: any).
  *   0                 it is ready
  *   RING_POOL_LATER   on_done comes, from the loop
  * or a negative status: TOO_BIG (for any ring, or for this pool), QUOTA (the user's share is used
  * up), BUSY (others have it all).  *ret_lease is to be released in the first two cases.
  */
-int ring_pool_lease(struct ring_pool *pool, uid_t uid, uint64_t size, int node,
-                    ring_pool_done *on_done, void *owner, struct ring_lease **ret_lease,
+int ring_pool_lease(struct ring_pool *pool, const struct ring_holder *holder, uint64_t size,
+                    int node, ring_pool_done *on_done, void *owner, struct ring_lease **ret_lease,
                     struct failure *ret_failure);
 /*
  * Nothing that a device might still do concerns it.  Of one that is not ready as well: on_done does
  * not come any more.  NULL is fine.
  */
 void ring_pool_release(struct ring_pool *pool, struct ring_lease *lease);
-/* The user's last connection is gone: what it left idle is dropped. */
-void ring_pool_forget_user(struct ring_pool *pool, uid_t uid);
+/* The connection is gone: what it left idle is dropped. */
+void ring_pool_forget(struct ring_pool *pool, uint64_t connection);
 
 /* Of one that is ready.  The descriptor stays the table's; size is a power of two. */
 size_t ring_lease_size(const struct ring_lease *lease);

@@ -31,10 +31,11 @@ struct ring_lease {
     struct ring_lease *next, *previous; /* of the pool's, in order of since_ms */
     enum lease_state state;
     bool is_leased;
-    bool is_doomed;    /* neither means that it is free */
-    bool was_shown;    /* a client of uid may have it mapped, for ever */
-    uid_t uid;         /* if it is leased, or was shown */
-    uint64_t since_ms; /* it has been waiting, free or doomed */
+    bool is_doomed;      /* neither means that it is free */
+    bool was_shown;      /* a client may have it mapped, for ever */
+    uid_t uid;           /* if it is leased, or was shown: of whom ... */
+    uint64_t connection; /* ... and on which connection */
+    uint64_t since_ms;   /* it has been waiting, free or doomed */
     size_t size;
     int node;
     ring_pool_done *on_done;

@@ -336,9 +336,6 @@ static void session_free(struct session *session)
     writer_destroy(session->writer);
     reader_destroy(session->reader);
     close_fd(&session->fd);
-    if (session->user != NULL && session->user->n_sessions == 1) {
-        ring_pool_forget_user(session->server->ring_pool, session->user->uid);
-    }
     if (session->user != NULL) {
         user_leave(&session->server->users, session->user);
     }
@@ -382,7 +379,7 @@ int session_create(struct server *server, int fd)
     }
     server->sessions = session;
     server->n_sessions++;
-    server->stats.sessions_total++;
+    session->number = ++server->stats.sessions_total;
     update_poll(session);
     return 0;
 }
@@ -400,6 +397,7 @@ void session_close(struct session *session)
     session->state = SESSION_CLOSING;
     session_orphan_jobs(session);
     session_drop_memo(session);
+    ring_pool_forget(session->server->ring_pool, session->number);
     server_forget_session(session->server, session);
     uv_close((uv_handle_t *)&session->poll, on_closed);
 }
@@ -435,6 +433,11 @@ struct user *session_user(const struct session *session)
 uid_t session_uid(const struct session *session)
 {
     return session->user->uid;
+}
+
+uint64_t session_number(const struct session *session)
+{
+    return session->number;
 }
 
 bool session_wants_structured(const struct session *session)

@@ -56,6 +56,8 @@ struct server *session_server(const struct session *session);
 struct incoming *session_incoming(struct session *session);
 struct user *session_user(const struct session *session);
 uid_t session_uid(const struct session *session);
+/* Of no other, ever. */
+uint64_t session_number(const struct session *session);
 bool session_wants_structured(const struct session *session);
 void session_set_structured(struct session *session, bool wants_structured);
 

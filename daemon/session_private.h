@@ -16,6 +16,7 @@ struct session {
     struct server *server;
     struct session_links links;
     enum session_state state;
+    uint64_t number; /* of no other, ever */
     int fd;
     struct user *user;
     uv_poll_t poll;

@@ -105,6 +105,7 @@ void log_message(enum log_level level, const char *format, ...)
 uv_loop_t loop;
 struct ring_pool *pool;
 bool is_urgent;
+unsigned which_connection;
 
 static void on_done(void *owner, const struct failure *failure)
 {
@@ -167,6 +168,7 @@ void begin(const struct ring_pool_config *partial)
     config.segments = &table;
     config.has_urgent = has_urgent;
     CHECK_EQ(ring_pool_create(&config, &pool), 0);
+    which_connection = 0;
     check_at_end(end, NULL);
 }
 
@@ -178,10 +180,17 @@ __attribute__((constructor)) static void warm_up(void)
     }
 }
 
+uint64_t connection_of(uid_t uid)
+{
+    return (uint64_t)uid << 8 | which_connection;
+}
+
 int open_on(struct client *client, uid_t uid, uint64_t size, int node)
 {
+    const struct ring_holder holder = {uid, connection_of(uid)};
+
     memset(client, 0, sizeof(*client));
-    return ring_pool_lease(pool, uid, size, node, on_done, client, &client->lease,
+    return ring_pool_lease(pool, &holder, size, node, on_done, client, &client->lease,
                            &client->failure);
 }
 

@@ -57,6 +57,10 @@ struct client {
     struct failure failure;
 };
 
+/* Users have several connections: which of them opens from here on; the first at begin(). */
+extern unsigned which_connection;
+uint64_t connection_of(uid_t uid);
+
 int open_on(struct client *client, uid_t uid, uint64_t size, int node);
 /* And wait until it is ready. */
 void open_ring(struct client *client, uid_t uid, size_t size);

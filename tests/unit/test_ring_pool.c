@@ -136,7 +136,7 @@ static void test_sizes_are_powers_of_two(void)
         unmap(&mapping);
         CHECK(is_zero);
         close_ring(&client);
-        ring_pool_forget_user(pool, 1000);
+        ring_pool_forget(pool, connection_of(1000));
         settle();
     }
 }
@@ -221,7 +221,7 @@ static void test_what_a_user_had_is_never_anothers(void)
     CHECK_MEM(map_for_ever(&again, &client), bytes, 4 * MIB);
     close_ring(&client);
 
-    ring_pool_forget_user(pool, 1000);
+    ring_pool_forget(pool, connection_of(1000));
     settle();
     CHECK_EQ(ring_pool_size(pool), 4 * MIB); /* the other's */
     CHECK(is_all(mine.base, 4 * MIB, 0));
@@ -232,6 +232,29 @@ static void test_what_a_user_had_is_never_anothers(void)
     CHECK_MEM(mine.base, bytes, 4 * MIB);
     close_ring(&client);
     close_ring(&other);
+}
+
+/* Whoever freed pages of it has parted it from what a device has registered, and nothing tells. */
+static void test_what_a_connection_had_is_not_anothers_of_the_same_user(void)
+{
+    struct client first, second, third;
+
+    begin(&(struct ring_pool_config){.size = 32 * MIB, .idle_ms = NEVER});
+    table.is_quick = true;
+    open_ring(&first, 1000, 8 * MIB);
+    ino_t old = identity(&first);
+    close_ring(&first);
+    which_connection = 1;
+    open_ring(&second, 1000, 8 * MIB);
+    CHECK_NE(identity(&second), old);
+    which_connection = 0;
+    open_ring(&third, 1000, 8 * MIB);
+    CHECK_EQ(identity(&third), old); /* its own again */
+    close_ring(&second);
+    close_ring(&third);
+    ring_pool_forget(pool, connection_of(1000));
+    settle();
+    CHECK_EQ(ring_pool_size(pool), 8 * MIB); /* the other's stays */
 }
 
 static void test_idle_ones_are_dropped_after_a_while(void)
@@ -419,7 +442,7 @@ static void test_urgent_work_is_not_held_up(void)
     CHECK_EQ(client.n_done, 1);
     close_ring(&client);
     is_urgent = true;
-    ring_pool_forget_user(pool, 1000);
+    ring_pool_forget(pool, connection_of(1000));
     settle();
     CHECK(table.all[0].is_used);
     is_urgent = false;
@@ -457,7 +480,7 @@ static void test_a_segment_waits_from_when_it_is_to_be_dropped(void)
         uv_update_time(&loop);
     }
     is_urgent = true;
-    ring_pool_forget_user(pool, 1000);
+    ring_pool_forget(pool, connection_of(1000));
     CHECK(table.all[0].is_used);
     uv_run(&loop, UV_RUN_DEFAULT);
     CHECK_EQ(ring_pool_size(pool), 0);
@@ -582,6 +605,7 @@ CHECK_MAIN(CHECK_TEST(test_one_is_kept_ready), CHECK_TEST(test_no_stock_where_no
            CHECK_TEST(test_there_may_be_no_rings),
            CHECK_TEST(test_shares_hold_also_for_what_is_in_the_making),
            CHECK_TEST(test_what_a_user_had_is_never_anothers),
+           CHECK_TEST(test_what_a_connection_had_is_not_anothers_of_the_same_user),
            CHECK_TEST(test_idle_ones_are_dropped_after_a_while),
            CHECK_TEST(test_others_need_drives_out_the_oldest),
            CHECK_TEST(test_stock_gives_way_as_well),

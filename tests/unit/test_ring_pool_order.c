@@ -47,7 +47,7 @@ static void act(void)
 
     switch (random_below(8)) {
     case 0:
-        ring_pool_forget_user(pool, (uid_t)(1 + random_below(N_UIDS)));
+        ring_pool_forget(pool, connection_of((uid_t)(1 + random_below(N_UIDS))));
         return;
     case 1:
         is_urgent = random_below(4) == 0;

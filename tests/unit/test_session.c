@@ -112,10 +112,10 @@ void ring_link_orphan_all(struct session *session)
     (void)session;
 }
 
-void ring_pool_forget_user(struct ring_pool *pool, uid_t uid)
+void ring_pool_forget(struct ring_pool *pool, uint64_t connection)
 {
     (void)pool;
-    (void)uid;
+    (void)connection;
 }
 
 size_t server_read_budget(const struct server *of)
