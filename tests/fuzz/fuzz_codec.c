@@ -101,7 +101,7 @@ ROUND_TRIP(run, msg_run, params, codec_unpack_run, codec_pack_run(packer, 1, msg
 ROUND_TRIP(job_open, msg_job_open, params, codec_unpack_job_open,
            codec_pack_job_open(packer, 1, msg), 0)
 ROUND_TRIP(job_push, msg_job_push, params, codec_unpack_job_push,
-           codec_pack_job_push(packer, 1, msg), msg->n_data)
+           codec_pack_job_push(packer, 1, msg), msg->n_data - msg->n_refs)
 ROUND_TRIP(job_close, msg_job, params, codec_unpack_job,
            codec_pack_job(packer, 1, METHOD_JOB_CLOSE, msg), 0)
 ROUND_TRIP(job_cancel, msg_job, params, codec_unpack_job,
@@ -113,6 +113,10 @@ ROUND_TRIP(const_drop, msg_const, params, codec_unpack_const_drop,
 ROUND_TRIP(job_list, msg_job_list, params, codec_unpack_job_list,
            codec_pack_job_list(packer, 1, msg), 0)
 
+ROUND_TRIP(ring_open, msg_ring_open, params, codec_unpack_ring_open,
+           codec_pack_ring_open(packer, 1, msg), 0)
+ROUND_TRIP(ring_close, msg_ring, params, codec_unpack_ring_close,
+           codec_pack_ring_close(packer, 1, msg), 0)
 ROUND_TRIP(subscribe, msg_subscribe, params, codec_unpack_subscribe,
            codec_pack_subscribe(packer, 1, msg), 0)
 
@@ -126,6 +130,8 @@ ROUND_TRIP(job_closed, msg_job_closed, result, codec_unpack_job_closed,
            codec_pack_job_closed(packer, 1, msg), 0)
 ROUND_TRIP(const_result, msg_const, result, codec_unpack_const_result,
            codec_pack_const_result(packer, 1, msg), 0)
+ROUND_TRIP(ring_opened, msg_ring_opened, result, codec_unpack_ring_opened,
+           codec_pack_ring_opened(packer, 1, msg), 0)
 ROUND_TRIP(job_state, msg_job_state, result, codec_unpack_job_state,
            codec_pack_job_state(packer, 1, msg), 0)
 ROUND_TRIP(stats, msg_stats, result, codec_unpack_stats, codec_pack_stats(packer, 1, msg), 0)
@@ -134,6 +140,8 @@ ROUND_TRIP(job_result, msg_answer, params, codec_unpack_job_result,
            codec_pack_job_result(packer, msg, true), msg->has_failure ? 0 : msg->n_out)
 ROUND_TRIP(job_done, msg_job_done, params, codec_unpack_job_done,
            codec_pack_job_done(packer, msg, true), msg->has_failure ? 0 : msg->n_out)
+ROUND_TRIP(ring_closed, msg_ring_closed, params, codec_unpack_ring_closed,
+           codec_pack_ring_closed(packer, msg, true), 0)
 ROUND_TRIP(event, msg_event, params, codec_unpack_event, codec_pack_event(packer, msg), 0)
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -238,8 +246,12 @@ static void serve(const struct rpc_message *message)
         [METHOD_JOB_LIST] = job_list,   [METHOD_STATS] = nothing,
         [METHOD_CONST_PUT] = const_put, [METHOD_CONST_DROP] = const_drop,
         [METHOD_DEVICE_LIST] = nothing, [METHOD_EVENTS_SUBSCRIBE] = subscribe,
+        [METHOD_RING_OPEN] = ring_open, [METHOD_RING_CLOSE] = ring_close,
     };
 
+    for (size_t i = 0; i < METHOD_COUNT; i++) { /* whichever came: a new method has a row here */
+        MUST(requests[i] != NULL);
+    }
     if (message->type == RPC_REQUEST && message->method != METHOD_COUNT) {
         requests[message->method](message);
     }
@@ -249,12 +261,13 @@ static void receive(const struct rpc_message *message)
 {
     static void (*const results[])(const struct rpc_message *message) = {
         hello_result, run_result,     job_opened,      job_closed,         job_state, const_result,
-        stats,        op_list_result, job_list_result, device_list_result, error,
+        stats,        op_list_result, job_list_result, device_list_result, error,     ring_opened,
     };
 
     if (message->type == RPC_NOTIFICATION) {
         job_result(message);
         job_done(message);
+        ring_closed(message);
         event(message);
     }
     if (message->type == RPC_RESPONSE) {

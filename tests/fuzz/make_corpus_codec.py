@@ -42,13 +42,16 @@ def requests():
         "run": [["copy"], ["saxpy", {"a": 2.5, "b": -3, "c": 7, "d": "x", "e": NAN}, options,
                            [b"1234", "5678"]], ["copy", NIL, NIL, NIL]],
         "job.open": [["sum"], ["sha256", {"block": 4096}, job], ["sum", {}, {"ordered": True}]],
-        "job.push": [[1, 2], [1, 2, {"n": 3}, [b"abc"]], [2**53 - 1, 0, {}, []]],
+        "job.push": [[1, 2], [1, 2, {"n": 3}, [b"abc"]], [2**53 - 1, 0, {}, []],
+                     [1, 2, {"n": 3, "out": [[5, 64, 12]]}, [[5, 0, 3], [5, 128, 3]]]],
         "job.close": [[1]],
         "job.cancel": [[2**53 - 1]],
         "job.list": [[], [{"all": True}], [{"all": False}]],
         "events.subscribe": [[[]], [["device", "drain"]]],
         "const.put": [[{}, [b"abc"]], [NIL, []]],
         "const.drop": [[7]],
+        "ring.open": [[1 << 26], [1, {"device": "cuda1"}]],
+        "ring.close": [[7]],
         "stats": [[]],
         "device.list": [[]],
     }
@@ -69,12 +72,17 @@ def requests():
                 ["copy", {"a": msgpack.ExtType(1, b"x")}], ["copy", b"stray"]],
         "job.open": [["sum", {}, {"window": 0}], ["sum", {}, {"window": 65}],
                      ["sum", {}, {"after": [1]}]],
-        "job.push": [[1], [NIL, 0], [-1, 0], [2**53, 0], ["1", 0], [1, 0, {"out": []}]],
+        "job.push": [[1], [NIL, 0], [-1, 0], [2**53, 0], ["1", 0], [1, 0, {"out": []}],
+                     [1, 0, {"out": [[1, 2]]}, [NIL]], [1, 0, {"out": [[1, 2, 3]] * 3}],
+                     [1, 0, {}, [[1, 0, -1]]], [1, 0, {}, [[1, 0, 64], b"x"]],
+                     [1, 0, {}, [b"x", [1, 0, 64]]]],
         "job.close": [[1.0], [NIL]],
         "job.list": [[{"all": 1}]],
         "events.subscribe": [[], [NIL], [["job"]], [["drain"] * 3], [[1]]],
         "const.put": [[{}], [{"device": 1}, [b"a"]], [{}, [b"a", b"b"]], [{}, 5]],
         "const.drop": [[NIL], [-1], ["1"]],
+        "ring.open": [[], [0], [1.0], [2**53], [1, {"device": 1}], [1, {"numa": 0}]],
+        "ring.close": [[], ["1"]],
         "no.such.method": [[1, [2], {"three": 3}]],
     }
     for kind, methods in (("good", good), ("bad", bad)):
@@ -112,6 +120,8 @@ def responses():
                        "in_size": [4, 4], "out_size": [8]},
         "job-closed": {"pushed": 3},
         "const": {"const": 5},
+        "ring-opened": {"ring": 1, "size": 1 << 26, "layout": 1, "sq": 192, "cq": 65792,
+                        "entries": 1024, "align": 64},
         "job-state": {"state": "cancelled"},
         "stats": dict({key: 3**i for i, key in enumerate(STATS)}, version="0.1.0", backend="cpu"),
         "op-list": [OP, dict(OP, kind="map")],
@@ -149,6 +159,7 @@ def responses():
         yield f"job-result-{number}", pack([2, "job.result", [1, 2, result]])
         done = dict(end, state="done", pushes=3, n=9)
         yield f"job-done-{number}", pack([2, "job.done", [1, done]])
+        yield f"ring-closed-{number}", pack([2, "ring.closed", [1, end]])
     events = [["device", {"device": "cuda1", "state": "restarting", "reason": "lost", "lost": 3}],
               ["drain", {}], ["rain", {}], ["device", {"lost": -1}]]
     for number, event in enumerate(events):
