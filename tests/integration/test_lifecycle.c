@@ -377,7 +377,7 @@ static void test_work_lost_with_its_worker_is_answered(void)
     for (unsigned i = 0; i < 16; i++) {
         wire_pack(wire, &buffer, "job.push", "[%lu, %lu, {}, [<65536>]]", job, (uint64_t)i);
     }
-    kill(worker, SIGSTOP); /* so that nothing of it can be done before the end */
+    harness_pause(worker); /* so that nothing of it can be done before the end */
     wire_send_bytes(wire, buffer.data, buffer.size);
     msgpack_sbuffer_destroy(&buffer);
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "chunks_in_flight") > 0);

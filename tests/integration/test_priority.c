@@ -22,7 +22,7 @@ static void send_held(struct harness *daemon, struct wire *wire, const msgpack_s
     struct wire *watcher = wire_connect(harness_socket(daemon));
     pid_t worker = harness_await_worker(daemon, 0);
 
-    kill(worker, SIGSTOP);
+    harness_pause(worker);
     wire_send_bytes(wire, buffer->data, buffer->size);
     HARNESS_WAIT(wire_number(wire_call(watcher, "stats", "[]"), "pushes_total") == n_pushes);
     kill(worker, SIGCONT);

@@ -255,10 +255,9 @@ static void test_a_run_expires_while_nothing_happens(void)
     enum { N = 64 };
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
-    pid_t worker = harness_await_worker(daemon, 0);
+    pid_t worker = stop_worker(daemon);
     uint32_t runs[N], late;
 
-    kill(worker, SIGSTOP);
     for (unsigned i = 0; i < N; i++) {
         runs[i] = wire_send(wire, "run", "['copy', {}, {priority: 'bulk'}, [<100>]]");
     }
