@@ -59,7 +59,10 @@ static void tree_reset(struct segment *segment)
     }
 }
 
-/* Recompute the nodes above one that changed; children have the given order. */
+/*
+ * Recompute the nodes above one that changed; children have the given order.  Above one that stays
+ * as it was nothing changes: mostly that is not far.
+ */
 static void tree_mend(struct segment *segment, unsigned node, unsigned order)
 {
     while (node > 0) {
@@ -68,8 +71,12 @@ static void tree_mend(struct segment *segment, unsigned node, unsigned order)
         uint8_t left = segment->largest[2 * node + 1];
         uint8_t right = segment->largest[2 * node + 2];
         /* Two wholly free children (value = their order + 1) are one free block of this order. */
-        segment->largest[node] =
-            left == order && right == order ? (uint8_t)(order + 1) : MAX(left, right);
+        uint8_t largest = left == order && right == order ? (uint8_t)(order + 1) : MAX(left, right);
+
+        if (segment->largest[node] == largest) {
+            return;
+        }
+        segment->largest[node] = largest;
     }
 }
 
