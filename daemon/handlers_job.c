@@ -149,7 +149,7 @@ static int accept_push(struct session *session, struct failure *ret_failure)
     push->n_records = incoming->n_records;
     incoming->job = NULL;
     incoming->push = NULL;
-    job_accept(job, push, now_ns());
+    job_accept(job, push);
     return 0;
 }
 
@@ -176,9 +176,10 @@ static int check_user_jobs(const struct session *session, struct failure *ret_fa
     return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
 }
 
-static uint64_t deadline_at(const struct msg_options *options, uint64_t arrived_ns)
+/* Of a request that has just arrived. */
+static uint64_t deadline_at(const struct msg_options *options)
 {
-    return options->deadline_ns != 0 ? arrived_ns + options->deadline_ns : 0;
+    return options->deadline_ns != 0 ? now_ns() + options->deadline_ns : 0;
 }
 
 /* Its job, and how many records it has. */
@@ -215,8 +216,7 @@ static int begin_run(struct session *session, const struct rpc_message *message,
         return r;
     }
     incoming->n_data = run.n_data;
-    return start_run(session, prepared, deadline_at(&run.options, incoming->arrived_ns),
-                     ret_failure);
+    return start_run(session, prepared, deadline_at(&run.options), ret_failure);
 }
 
 static int lease_run(struct incoming *incoming, struct failure *ret_failure)
@@ -333,7 +333,7 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     }
     r = prepared_create(session, &open.op, &open.options, &prepared, ret_failure);
     if (r == 0) {
-        r = job_create(session, prepared, deadline_at(&open.options, now_ns()), &job, ret_failure);
+        r = job_create(session, prepared, deadline_at(&open.options), &job, ret_failure);
     }
     if (r < 0) {
         return r;

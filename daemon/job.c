@@ -322,7 +322,7 @@ static struct push *find_push(struct job *job, uint64_t seq)
     return NULL;
 }
 
-void job_accept(struct job *job, struct push *push, uint64_t now_ns)
+void job_accept(struct job *job, struct push *push)
 {
     push->state = PUSH_ACCEPTED;
     push->seq = job->n_pushed++;
@@ -331,7 +331,7 @@ void job_accept(struct job *job, struct push *push, uint64_t now_ns)
     push->devices = 0;
     push->n_merged = 0;
     push->has_failed = false;
-    push->accepted_ns = now_ns;
+    push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
     push->start_ns = 0;
     push->in_ns = 0;
     push->compute_ns = 0;

@@ -100,7 +100,7 @@ uint64_t job_max_push(const struct job *job);
 /* A free push, or NULL when the window is full. */
 struct push *job_free_push(struct job *job);
 /* All its input is here. */
-void job_accept(struct job *job, struct push *push, uint64_t now_ns);
+void job_accept(struct job *job, struct push *push);
 
 void job_close(struct job *job);
 /* End it early: CANCELLED; EXPIRED with DEADLINE; FAILED from the push with this seq on. */

@@ -226,7 +226,7 @@ static void accept_push(struct job *job, struct push *push, struct ring_link *li
     job->has_short_push = push->tail_size != 0;
     job->has_odd_push =
         job->prepared->shape.leaf != 0 && push->n_records % job->prepared->shape.leaf != 0;
-    job_accept(job, push, now_ns());
+    job_accept(job, push);
 }
 
 /* ---- descriptors ---------------------------------------------------------------------------- */

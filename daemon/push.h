@@ -68,9 +68,9 @@ struct push {
     bool has_failed;
     struct failure failure;
 
-    uint64_t accepted_ns;
-    uint64_t start_ns; /* the first chunk began; 0 = none has */
-    uint64_t in_ns;    /* sums over its chunks, if the job wants timing */
+    uint64_t accepted_ns; /* if the job wants timing */
+    uint64_t start_ns;    /* the first chunk began; 0 = none has */
+    uint64_t in_ns;       /* sums over its chunks, if the job wants timing */
     uint64_t compute_ns;
     uint64_t out_ns;
 };

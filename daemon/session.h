@@ -32,7 +32,6 @@ struct incoming {
     bool is_begun;   /* its first payload's header was handled */
     bool is_refused; /* failure says why; the rest is drained and the message answered with it */
     struct failure failure;
-    uint64_t arrived_ns; /* its first payload's header */
     struct job *job;
     struct push *push;
     struct constant *constant; /* that is being received */

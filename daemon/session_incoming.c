@@ -136,9 +136,6 @@ static int on_payload(void *owner, const struct guard *guard, const uint8_t *pre
     if (incoming->is_refused || !is_call(guard)) {
         return -EPROTO;
     }
-    if (incoming->arrived_ns == 0) {
-        incoming->arrived_ns = now_ns();
-    }
     if (guard->payload_index == 0) {
         incoming->first_size = guard->payload_size;
     }
