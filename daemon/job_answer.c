@@ -11,24 +11,23 @@
 
 #include <string.h>
 
-/* What a message in the writer refers to: released when its last byte has left. */
-struct sent_note {
-    struct job *job;
-    struct push *push; /* NULL: job.done */
-};
-
-static void on_sent(void *arg, bool is_sent)
+/* The last byte of job.done has left ... */
+static void on_done_sent(void *arg, bool is_sent)
 {
-    struct sent_note *note = arg;
-    struct job *job = note->job;
+    struct job *job = arg;
 
     (void)is_sent;
-    if (note->push != NULL) {
-        note->push->state = PUSH_FREE;
-    }
-    free(note);
     job->n_messages--;
     job_settle(job);
+}
+
+/* ... or of a push's answer, which refers to the push's memory. */
+static void on_answer_sent(void *arg, bool is_sent)
+{
+    struct push *push = arg;
+
+    push->state = PUSH_FREE;
+    on_done_sent(push->job, is_sent);
 }
 
 /* Append one output: its header and, piece by piece, its bytes. */
@@ -168,15 +167,15 @@ static void send_message(struct job *job, struct push *push, const struct failur
 {
     msgpack_sbuffer head;
     struct writer_message *message;
-    struct sent_note *note = malloc(sizeof(*note));
+    int r = push != NULL ? writer_begin(&message, on_answer_sent, push)
+                         : writer_begin(&message, on_done_sent, job);
 
-    if (note == NULL || writer_begin(&message, on_sent, note) < 0) {
+    if (r < 0) {
         goto out_of_memory;
     }
-    *note = (struct sent_note){.job = job, .push = push};
     msgpack_sbuffer_init(&head);
-    int r = push != NULL ? compose_answer(job, push, failure, message, &head)
-                         : compose_done(job, message, &head);
+    r = push != NULL ? compose_answer(job, push, failure, message, &head)
+                     : compose_done(job, message, &head);
     msgpack_sbuffer_destroy(&head);
     if (r < 0) {
         writer_abandon(message);
@@ -187,7 +186,6 @@ static void send_message(struct job *job, struct push *push, const struct failur
     return;
 
 out_of_memory: /* an answer cannot be left out: the connection ends instead */
-    free(note);
     if (push != NULL) {
         push->state = PUSH_FREE;
     }
