@@ -24,8 +24,10 @@
 
 #define WRITER_IOV_MAX 64 /* pieces of one sendmsg(); not tuned */
 
-#define OWN_FIRST_SIZE  128 /* what most heads fit in */
-#define IOV_FIRST       4
+/* What most messages need no more of: it is part of them. */
+#define OWN_FIRST_SIZE 128
+#define IOV_FIRST      4
+
 #define MALLOC_OVERHEAD 16 /* glibc: a header of 8 bytes, and sizes are rounded up to 16 */
 
 struct writer_message {
@@ -45,6 +47,9 @@ struct writer_message {
     size_t iov_capacity;
     size_t first;  /* the iovec that leaves next */
     uint64_t left; /* bytes that have not left yet */
+
+    uint8_t own_first[OWN_FIRST_SIZE];
+    struct iovec iov_first[IOV_FIRST];
 };
 
 struct writer {
@@ -67,11 +72,18 @@ int writer_create(struct writer **ret_writer)
     return 0;
 }
 
-/* Constant once the message is queued; with what malloc adds to each of its three blocks. */
+/* Constant once the message is queued; with what malloc adds to each block. */
 static size_t memory_of(const struct writer_message *message)
 {
-    return sizeof(*message) + message->own_capacity +
-           message->iov_capacity * sizeof(message->iov[0]) + 3 * MALLOC_OVERHEAD;
+    size_t size = sizeof(*message) + MALLOC_OVERHEAD;
+
+    if (message->own != message->own_first) {
+        size += message->own_capacity + MALLOC_OVERHEAD;
+    }
+    if (message->iov != message->iov_first) {
+        size += message->iov_capacity * sizeof(message->iov[0]) + MALLOC_OVERHEAD;
+    }
+    return size;
 }
 
 static struct writer_message *remove_first(struct writer *writer)
@@ -98,8 +110,12 @@ static void drop_fds(struct writer_message *message)
 static void free_message(struct writer_message *message)
 {
     drop_fds(message);
-    free(message->own);
-    free(message->iov);
+    if (message->own != message->own_first) {
+        free(message->own);
+    }
+    if (message->iov != message->iov_first) {
+        free(message->iov);
+    }
     free(message);
 }
 
@@ -132,15 +148,19 @@ int writer_begin(struct writer_message **ret_message, void (*on_sent)(void *arg,
     }
     message->on_sent = on_sent;
     message->arg = arg;
+    message->own = message->own_first;
+    message->own_capacity = OWN_FIRST_SIZE;
+    message->iov = message->iov_first;
+    message->iov_capacity = IOV_FIRST;
     *ret_message = message;
     return 0;
 }
 
-/* Room for n more elements in a growing array. */
-static int reserve(void **array, size_t *capacity, size_t used, size_t n, size_t least,
+/* Room for n more elements in a growing array, whose first place is not to be freed. */
+static int reserve(void **array, const void *first, size_t *capacity, size_t used, size_t n,
                    size_t element_size)
 {
-    size_t wanted = MAX(*capacity, least);
+    size_t wanted = *capacity;
     void *grown;
 
     if (*capacity - used >= n) {
@@ -149,9 +169,12 @@ static int reserve(void **array, size_t *capacity, size_t used, size_t n, size_t
     while (wanted - used < n) {
         wanted *= 2;
     }
-    grown = realloc(*array, wanted * element_size);
+    grown = realloc(*array != first ? *array : NULL, wanted * element_size);
     if (grown == NULL) {
         return -ENOMEM;
+    }
+    if (*array == first) {
+        memcpy(grown, first, used * element_size);
     }
     *array = grown;
     *capacity = wanted;
@@ -160,8 +183,8 @@ static int reserve(void **array, size_t *capacity, size_t used, size_t n, size_t
 
 static int add_piece(struct writer_message *message, const void *base, size_t size)
 {
-    int r = reserve((void **)&message->iov, &message->iov_capacity, message->n_iov, 1, IOV_FIRST,
-                    sizeof(*message->iov));
+    int r = reserve((void **)&message->iov, message->iov_first, &message->iov_capacity,
+                    message->n_iov, 1, sizeof(*message->iov));
 
     if (r < 0) {
         return r;
@@ -179,8 +202,8 @@ int writer_add_copy(struct writer_message *message, const void *bytes, size_t si
     if (size == 0) {
         return 0;
     }
-    r = reserve((void **)&message->own, &message->own_capacity, message->own_size, size,
-                OWN_FIRST_SIZE, 1);
+    r = reserve((void **)&message->own, message->own_first, &message->own_capacity,
+                message->own_size, size, 1);
     if (r < 0) {
         return r;
     }
