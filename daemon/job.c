@@ -330,7 +330,7 @@ void job_accept(struct job *job, struct push *push)
     push->n_chunks = 0;
     push->devices = 0;
     push->n_merged = 0;
-    push->has_failed = false;
+    free(STEAL(push->failure));
     push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
     push->start_ns = 0;
     push->in_ns = 0;
@@ -421,8 +421,8 @@ static bool try_answer(struct job *job, struct push *push)
     if (!is_stopped) {
         job->n_records += push->n_records;
         job_answer_push(job, push, NULL);
-    } else if (push->has_failed) {
-        job_answer_push(job, push, &push->failure);
+    } else if (push->failure != NULL) {
+        job_answer_push(job, push, push->failure);
     } else if (job->state == JOB_EXPIRED || (job->state == JOB_FAILED && job->id == 0)) {
         job_answer_push(job, push, &job->failure); /* a run's FINISH failed, of no push */
     } else {

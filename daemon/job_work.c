@@ -259,9 +259,11 @@ static void note_failure(struct job *job, struct push *push, const struct failur
         job_fail(job, failure, job->n_answered);
         return;
     }
-    if (!push->has_failed) {
-        push->has_failed = true;
-        push->failure = *failure;
+    if (push->failure == NULL) {
+        push->failure = malloc(sizeof(*push->failure));
+        if (push->failure != NULL) { /* else it is answered as those behind it */
+            *push->failure = *failure;
+        }
     }
     job_fail(job, failure, push->seq);
 }

@@ -98,9 +98,9 @@ void push_release(struct push *push, const struct push_shape *shape, struct pool
     for (uint32_t i = 0; push->blocks != NULL && i < push->n_pieces * shape->n_arrays; i++) {
         pool_release(pool, &push->blocks[i]);
     }
-    free(push->blocks);
-    push->blocks = NULL;
+    free(STEAL(push->blocks));
     push->n_pieces = 0;
+    free(STEAL(push->failure));
 }
 
 uint64_t push_piece_records(const struct push *push, uint32_t piece)

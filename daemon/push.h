@@ -61,12 +61,11 @@ struct push {
     bool is_described;      /* ... and it came as a descriptor, so its answer goes there ... */
     uint64_t tag;           /* ... with this */
 
-    uint64_t n_released; /* records handed to devices so far */
-    uint32_t n_chunks;   /* at devices now */
-    uint32_t devices;    /* set of those that had some */
-    uint32_t n_merged;   /* reduce: pieces whose partials are folded */
-    bool has_failed;
-    struct failure failure;
+    uint64_t n_released;     /* records handed to devices so far */
+    uint32_t n_chunks;       /* at devices now */
+    uint32_t devices;        /* set of those that had some */
+    uint32_t n_merged;       /* reduce: pieces whose partials are folded */
+    struct failure *failure; /* why it failed, if it did; its own */
 
     uint64_t accepted_ns; /* if the job wants timing */
     uint64_t start_ns;    /* the first chunk began; 0 = none has */
