@@ -8,10 +8,10 @@
  */
 #include "cuda/cpu_threads.h"
 #include "cuda/device.h"
+#include "proto/cpus.h"
 #include "proto/util.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,23 +26,6 @@
 struct device {
     struct cpu_threads *threads;
 };
-
-/* CPUs of our affinity mask, however many the machine has. */
-static uint32_t count_cpus(void)
-{
-    int n_cpus = 0;
-
-    for (int n = CPU_SETSIZE; n_cpus == 0 && n <= (1 << 20); n *= 2) {
-        size_t size = CPU_ALLOC_SIZE(n);
-        cpu_set_t *set = CPU_ALLOC(n);
-
-        if (set != NULL && sched_getaffinity(0, size, set) == 0) {
-            n_cpus = CPU_COUNT_S(size, set);
-        }
-        CPU_FREE(set);
-    }
-    return n_cpus > 0 ? (uint32_t)n_cpus : 1;
-}
 
 static void read_processor_name(char *ret_name, size_t size)
 {
@@ -77,7 +60,7 @@ static int cpu_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
 {
     struct worker_caps caps = {.backend = "cpu",
                                .chunk_size = CHUNK_SIZE,
-                               .n_threads = count_cpus(),
+                               .n_threads = cpus_usable(),
                                .n_devices = 1,
                                .numa = -1};
 
@@ -100,7 +83,7 @@ static int cpu_open(struct device **ret_device, struct failure *ret_failure)
     if (device == NULL) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the device");
     }
-    error = cpu_threads_create(count_cpus(), &device->threads);
+    error = cpu_threads_create(cpus_usable(), &device->threads);
     if (error < 0) {
         return fail(ret_failure, STATUS_NO_DEVICE, NULL, "cannot start the computing threads: %s",
                     strerror(-error));

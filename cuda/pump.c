@@ -9,7 +9,8 @@
  *
  * Sleeping is in the device's wait(), on the doorbell and the device's completions, after the sleep
  * protocol of queue.c has found nothing new.  Entries left for want of room do not count as new:
- * the completion that makes the room wakes us.  There is no spinning.
+ * the completion that makes the room wakes us.  For WORK_AWAKE_NS after an entry that asks for it
+ * (WORK_AWAKE) there is no sleep: the thread looks again and again.
  *
  * The thread ends when its doorbell does: the front end is gone, or pump_stop() has shut it down.
  *
@@ -33,6 +34,7 @@ struct pump {
     uint32_t indices[BATCH];
     struct device_work works[BATCH];
     struct device_completion completions[BATCH];
+    uint64_t awake_until_ns; /* 0: it may sleep */
     pthread_t thread;
 };
 
@@ -123,6 +125,9 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
         int error = resolve_entry(&pump->entries[i], &pump->parts.jobs, pump->parts.segments, work,
                                   &failure);
 
+        if ((pump->entries[i].flags & WORK_AWAKE) != 0) {
+            pump->awake_until_ns = issue_ns + WORK_AWAKE_NS;
+        }
         if (error == 0) {
             work->cookie = cookie_of(priority, pump->indices[i]);
             work->issue_ns = issue_ns;
@@ -178,6 +183,14 @@ static uint32_t feed(struct pump *pump)
 
 /* ---- the thread ---------------------------------------------------------------------------- */
 
+static bool is_awake(struct pump *pump)
+{
+    if (pump->awake_until_ns != 0 && now_ns() >= pump->awake_until_ns) {
+        pump->awake_until_ns = 0;
+    }
+    return pump->awake_until_ns != 0;
+}
+
 static void *run(void *arg)
 {
     struct pump *pump = arg;
@@ -188,7 +201,9 @@ static void *run(void *arg)
         uint32_t n_moved = feed(pump);
 
         n_moved += answer_completions(pump);
-        if (n_moved == 0) {
+        if (n_moved == 0 && is_awake(pump)) {
+            cpu_relax();
+        } else if (n_moved == 0) {
             if (queue_work_sleep(queue)) {
                 device_backend.wait(pump->parts.device, pump->parts.doorbell_fd);
             }

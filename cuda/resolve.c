@@ -262,9 +262,9 @@ static int check_names(const struct work_entry *entry, const struct job_table *j
     if (entry->kind >= ARRAY_SIZE(kinds)) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "there is no kind %u", entry->kind);
     }
-    if ((entry->flags & ~WORK_TIMED) != 0) {
+    if ((entry->flags & ~(WORK_TIMED | WORK_AWAKE)) != 0) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "there are no flags %#x",
-                    entry->flags & ~WORK_TIMED);
+                    entry->flags & ~(WORK_TIMED | WORK_AWAKE));
     }
     return 0;
 }

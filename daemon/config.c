@@ -3,9 +3,11 @@
  */
 #include "daemon/config.h"
 
+#include "daemon/awake.h"
 #include "proto/util.h"
 
 #include <getopt.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +33,10 @@ void config_print_help(void)
         "                          (default 256M, at least 64M)\n"
         "  --ring-pool SIZE        memory for rings, which clients share: at most this (default\n"
         "                          1G; 64M of it from the start; 0: no rings)\n"
+        "  --awake-cpus N          CPUs that may be kept busy for 20 ms after urgent work came\n"
+        "                          through a ring, one for the daemon and one for each worker\n"
+        "                          (default: all we may use but two; 0: none)\n"
+        "  --awake-group GROUP     whose urgent work may do that (default: everybody's)\n"
         "  --worker-env NAME=VALUE pass a variable to workers (repeatable); nothing else is\n"
         "  --log-level LEVEL       error, warning, info or debug (default info)\n"
         "  --version               print the version\n"
@@ -66,6 +72,32 @@ static int add_worker_env(struct config *config, const char *text, struct failur
     return 0;
 }
 
+static int read_awake_cpus(const char *text, int *ret_cpus, struct failure *ret_failure)
+{
+    char *end;
+    unsigned long cpus = strtoul(text, &end, 10);
+
+    if (end == text || *text == '-' || *end != '\0' || cpus > AWAKE_CPUS_MOST) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "awake-cpus",
+                    "--awake-cpus takes a number of CPUs, 0 to %d, not \"%s\"", AWAKE_CPUS_MOST,
+                    text);
+    }
+    *ret_cpus = (int)cpus;
+    return 0;
+}
+
+static int read_group(const char *name, gid_t *ret_group, struct failure *ret_failure)
+{
+    const struct group *group = getgrnam(name);
+
+    if (group == NULL) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "awake-group",
+                    "--awake-group: there is no group \"%s\"; groupadd makes one", name);
+    }
+    *ret_group = group->gr_gid;
+    return 0;
+}
+
 static int apply(struct config *config, int option, const char *value, struct failure *ret_failure)
 {
     switch (option) {
@@ -98,6 +130,10 @@ static int apply(struct config *config, int option, const char *value, struct fa
                         value);
         }
         return 0;
+    case 'a':
+        return read_awake_cpus(value, &config->awake_cpus, ret_failure);
+    case 'g':
+        return read_group(value, &config->awake_group, ret_failure);
     case 'e':
         return add_worker_env(config, value, ret_failure);
     case 'l':
@@ -125,6 +161,8 @@ int config_read(struct config *ret_config, int argc, char **argv, struct failure
         {"devices", required_argument, NULL, 'd'},
         {"pinned-pool", required_argument, NULL, 'p'},
         {"ring-pool", required_argument, NULL, 'r'},
+        {"awake-cpus", required_argument, NULL, 'a'},
+        {"awake-group", required_argument, NULL, 'g'},
         {"worker-env", required_argument, NULL, 'e'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'V'},
@@ -137,6 +175,8 @@ int config_read(struct config *ret_config, int argc, char **argv, struct failure
         .backend = "auto",
         .pool_size = POOL_DEFAULT,
         .ring_pool_size = RING_POOL_DEFAULT,
+        .awake_cpus = AWAKE_CPUS_AUTO,
+        .awake_group = AWAKE_ANYBODY,
         .log_level = LOG_LEVEL_INFO,
     };
     ret_config->worker_env = calloc((size_t)argc, sizeof(char *));

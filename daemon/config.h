@@ -9,6 +9,7 @@
 #include "proto/status.h"
 
 #include <stddef.h>
+#include <sys/types.h>
 
 struct config {
     const char *socket_path; /* NULL: the default, or what the service manager passed */
@@ -16,6 +17,8 @@ struct config {
     const char *devices;     /* NULL: whichever there are */
     size_t pool_size;        /* bytes */
     size_t ring_pool_size;   /* bytes, at most; 0: no rings */
+    int awake_cpus;          /* that may be kept busy for urgent work; AWAKE_CPUS_AUTO */
+    gid_t awake_group;       /* whose urgent work may do so; AWAKE_ANYBODY */
     enum log_level log_level;
     const char **worker_env; /* NAME=VALUE */
     unsigned n_worker_env;

@@ -280,6 +280,19 @@ static int check_desc(const struct ring_desc *desc, const struct job *job,
     return job_check_input(job, ret_failure);
 }
 
+/* The time of whoever waits for work like this is not wasted. */
+static bool keeps_awake(const struct ring_link *link, const struct job *job)
+{
+    struct server *server = link->server;
+    bool keeps = job->prepared->priority == PRIORITY_URGENT && link->may_keep_awake &&
+                 awake_has_cpus(&server->awake, server->devices.n);
+
+    if (keeps) {
+        awake_want(&server->awake);
+    }
+    return keeps;
+}
+
 int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct failure *ret_failure)
 {
     struct described described;
@@ -298,6 +311,7 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
         return r;
     }
     push->is_described = true;
+    push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
     accept_push(job, push, link);
     job_settle(job);
@@ -398,6 +412,7 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
         return r;
     }
     push->is_described = false;
+    push->keeps_awake = false;
     accept_push(job, push, described.link);
     return 0;
 }

@@ -143,7 +143,8 @@ static int issue_records(struct job *job, uint32_t device, struct push *push)
     struct work_entry entry = {
         .n_records = (uint32_t)n,
         .kind = shape->leaf != 0 ? WORK_LEAVES : WORK_MAP,
-        .flags = job->prepared->wants_timing ? WORK_TIMED : 0,
+        .flags =
+            (job->prepared->wants_timing ? WORK_TIMED : 0) | (push->keeps_awake ? WORK_AWAKE : 0),
     };
 
     for (uint32_t array = 0; array < shape->n_arrays; array++) {

@@ -60,6 +60,7 @@ struct push {
     struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool ... */
     bool is_described;      /* ... and it came as a descriptor, so its answer goes there ... */
     uint64_t tag;           /* ... with this */
+    bool keeps_awake;       /* who works on it does not sleep for a while: see awake.h */
 
     uint64_t n_released;     /* records handed to devices so far */
     uint32_t n_chunks;       /* at devices now */

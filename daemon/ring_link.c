@@ -316,6 +316,7 @@ static int make_doorbell(struct ring_link *link)
 
 static int send_opened(struct ring_link *link)
 {
+    const struct server *server = link->server;
     int fds[] = {ring_fd(link->queues), ring_lease_fd(link->data), link->client_fd};
     struct msg_ring_opened opened = {
         .ring = link->id,
@@ -325,6 +326,9 @@ static int send_opened(struct ring_link *link)
         .sq = ring_sq_offset(),
         .cq = ring_cq_offset(),
         .align = RING_ALIGN,
+        .awake_ns = link->may_keep_awake && awake_has_cpus(&server->awake, server->devices.n)
+                        ? WORK_AWAKE_NS
+                        : 0,
     };
     struct answer answer;
 
@@ -427,6 +431,7 @@ static int create(struct session *session, uint32_t msgid, struct ring_link **re
     link->session = session;
     link->connection = session_number(session);
     link->open_msgid = msgid;
+    link->may_keep_awake = awake_permits(&server->awake, session_fd(session));
     link->doorbell_fd = link->client_fd = -1;
     link->id = ++server->last_ring_id;
     *ret_link = link;

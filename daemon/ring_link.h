@@ -49,6 +49,7 @@ struct ring_link {
     int client_fd;       /* the client's, until ring.open is answered */
     uv_poll_t doorbell_poll;
     bool is_polled;
+    bool may_keep_awake;  /* its client: see awake.h */
     bool has_unpublished; /* completions the client cannot see yet */
     bool is_broken;       /* its queues are not written to any more */
     uint32_t n_taken;     /* descriptors without a completion */

@@ -364,6 +364,7 @@ static int server_init(struct server *server, const struct config *config, struc
     memset(server, 0, sizeof(*server));
     server->start_ns = now_ns();
     scheduler_init(&server->scheduler);
+    awake_init(&server->awake, config->awake_cpus, config->awake_group);
     init_loop(server);
     if (getrandom(&server->epoch, sizeof(server->epoch), 0) != sizeof(server->epoch)) {
         server->epoch = server->start_ns;
@@ -552,6 +553,9 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
     for (const struct ring_link *link = server->rings; link != NULL; link = link->next) {
         ret_stats->rings++;
     }
+    ret_stats->awake = server->awake.until_ns != 0;
+    ret_stats->awake_cpus =
+        awake_has_cpus(&server->awake, server->devices.n) ? server->awake.n_cpus : 0;
     ret_stats->ring_pool_size = ring_pool_size(server->ring_pool);
     ret_stats->ring_pool_used = ring_pool_used(server->ring_pool);
     ret_stats->pool_size = pool_size(server->pool);

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "daemon/awake.h"
 #include "daemon/config.h"
 #include "daemon/devices.h"
 #include "daemon/job.h"
@@ -47,6 +48,7 @@ struct server {
     struct device_list device_list;
     struct devices devices;
     struct scheduler scheduler;
+    struct awake awake;
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
     struct job *jobs;
@@ -74,7 +76,7 @@ struct server {
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;  /* active while sessions are in `again` */
-    uv_idle_t awake; /* active while rings have more: the loop looks at sockets without sleeping */
+    uv_idle_t go_on; /* active for one look at sockets that must not block: more is to be done */
     uv_timer_t tick; /* active while something is timed */
     uv_timer_t watchdog;
     uv_timer_t drain_timer;

@@ -6,8 +6,9 @@
  *     again     stopped reading at its budget, with more to read
  *     waiting   its run waits for room in the pool
  *
- * A turn runs after each socket's bounded read, and before the loop sleeps.  A session may be
- * closed by any of these steps; it stays valid memory until libuv's close callbacks.
+ * A turn runs after each socket's bounded read, and before the loop sleeps.  While urgent work
+ * keeps us awake (awake.h) turns follow each other, and the loop looks at sockets now and then.  A
+ * session may be closed by any of these steps; it stays valid memory until libuv's close callbacks.
  */
 #include "daemon/server.h"
 
@@ -82,20 +83,29 @@ void server_turn(struct server *server)
 }
 
 /* Its being active is all: the loop does not block, and the next turn follows. */
-static void on_awake(uv_idle_t *awake)
+static void on_go_on(uv_idle_t *go_on)
 {
-    uv_idle_stop(awake);
+    uv_idle_stop(go_on);
+}
+
+/* While awake: take another turn, or is it time to look at sockets? */
+static bool takes_another(const struct server *server)
+{
+    cpu_relax();
+    return server->n_readers == 0 && server->again == NULL && !awake_is_socket_time(&server->awake);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct server *server = prepare->data;
+    bool is_awake;
 
     do {
         server_turn(server);
-    } while (!devices_sleep(&server->devices));
-    if (!ring_links_sleep(server)) {
-        uv_idle_start(&server->awake, on_awake);
+        is_awake = awake_is(&server->awake);
+    } while (is_awake ? takes_another(server) : !devices_sleep(&server->devices));
+    if (is_awake || !ring_links_sleep(server)) {
+        uv_idle_start(&server->go_on, on_go_on);
     }
     server->n_readers_was = server->n_readers;
     server->n_readers = 0;
@@ -106,6 +116,7 @@ static void on_check(uv_check_t *check)
     struct server *server = check->data;
 
     devices_awake(&server->devices);
+    awake_note_sockets(&server->awake);
     server_note_devices(server);
 }
 
@@ -133,7 +144,7 @@ void server_turn_init(struct server *server)
     uv_prepare_init(&server->loop, &server->prepare);
     uv_check_init(&server->loop, &server->check);
     uv_idle_init(&server->loop, &server->idle);
-    uv_idle_init(&server->loop, &server->awake);
+    uv_idle_init(&server->loop, &server->go_on);
     server->prepare.data = server;
     server->check.data = server;
     server->idle.data = server;

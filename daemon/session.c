@@ -435,6 +435,11 @@ uid_t session_uid(const struct session *session)
     return session->user->uid;
 }
 
+int session_fd(const struct session *session)
+{
+    return session->fd;
+}
+
 uint64_t session_number(const struct session *session)
 {
     return session->number;

@@ -55,6 +55,8 @@ struct server *session_server(const struct session *session);
 struct incoming *session_incoming(struct session *session);
 struct user *session_user(const struct session *session);
 uid_t session_uid(const struct session *session);
+/* Its socket. */
+int session_fd(const struct session *session);
 /* Of no other, ever. */
 uint64_t session_number(const struct session *session);
 bool session_wants_structured(const struct session *session);

@@ -157,6 +157,7 @@ static const struct field ring_opened_fields[] = {
     {"sq", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, sq), .flags = FIELD_REQUIRED},
     {"cq", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, cq), .flags = FIELD_REQUIRED},
     {"align", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, align), .flags = FIELD_REQUIRED},
+    {"awake_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_ring_opened, awake_ns)},
 };
 static const struct field_table ring_opened =
     FIELD_TABLE("key", false, struct msg_ring_opened, ring_opened_fields);

@@ -201,11 +201,12 @@ struct msg_job_closed {
 
 struct msg_ring_opened { /* goes with the descriptors of queues, data and doorbell */
     uint64_t ring;
-    uint64_t size;    /* of the data */
-    uint32_t layout;  /* of the queues: RING_LAYOUT */
-    uint32_t entries; /* of either queue */
-    uint32_t sq, cq;  /* where in the queues' memory the two begin */
-    uint32_t align;   /* unit of offsets in descriptors */
+    uint64_t size;     /* of the data */
+    uint32_t layout;   /* of the queues: RING_LAYOUT */
+    uint32_t entries;  /* of either queue */
+    uint32_t sq, cq;   /* where in the queues' memory the two begin */
+    uint32_t align;    /* unit of offsets in descriptors */
+    uint64_t awake_ns; /* after an urgent descriptor the daemon does not sleep for so long; or 0 */
 };
 
 struct msg_ring_closed { /* the notification ring.closed */
@@ -293,6 +294,8 @@ struct msg_device {
     X(rings_broken, "rings closed for breaking their rules")                                       \
     X(ring_pool_size, "bytes of the data segments of rings")                                       \
     X(ring_pool_used, "bytes of them that rings have now")                                         \
+    X(awake, "1: urgent work of a moment ago keeps the daemon from sleeping now")                  \
+    X(awake_cpus, "CPUs that it may keep busy with that; 0: they are too few")                     \
     X(consts, "constants held now, for connections or for jobs")                                   \
     X(bytes_in, "bytes received from clients")                                                     \
     X(bytes_out, "bytes sent to clients")                                                          \

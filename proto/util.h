@@ -67,6 +67,17 @@ static inline uint64_t div_round_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Between two looks at a word that another CPU will write: leaves its line, and this core's other
+ * thread, in peace for a moment. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* CLOCK_MONOTONIC in nanoseconds. */
 static inline uint64_t now_ns(void)
 {

@@ -45,6 +45,7 @@ struct ring_client *ring_client_opened(struct wire *wire, const msgpack_object *
     client->wire = wire;
     client->id = (uint64_t)wire_number(opened, "ring");
     client->size = (uint64_t)wire_number(opened, "size");
+    client->awake_ns = (uint64_t)wire_number(opened, "awake_ns");
     client->sq = (uint64_t)wire_number(opened, "sq");
     client->cq = (uint64_t)wire_number(opened, "cq");
     client->queues_fd = wire_take_fd(wire);

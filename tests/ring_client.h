@@ -15,6 +15,7 @@ struct ring_client {
     struct wire *wire;
     uint64_t id;
     uint64_t size;
+    uint64_t awake_ns;
     uint8_t *data;
     struct ring *queues;
     void *shared; /* the queues' memory once more, for what no client should do */

@@ -161,6 +161,9 @@ static void test_bad_options(void)
     check_refuses(harness, "--backend", "backend");
     check_refuses(harness, "--socket rpc.sock --pinned-pool lots", "lots");
     check_refuses(harness, "--socket rpc.sock --pinned-pool 0", "pinned-pool");
+    check_refuses(harness, "--socket rpc.sock --awake-cpus many", "awake-cpus");
+    check_refuses(harness, "--socket rpc.sock --awake-cpus -1", "awake-cpus");
+    check_refuses(harness, "--socket rpc.sock --awake-group no-such-group", "no-such-group");
     check_refuses(harness, "--socket rpc.sock --pinned-pool 1024G",
                   "less than the pool of 1048576");
     check_refuses(harness, "--socket rpc.sock --log-level loud", "loud");

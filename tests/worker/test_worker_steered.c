@@ -3,6 +3,7 @@
  * steer (tests/fake_ops.h): what must not depend on time is steered by their gates.  They run on a
  * CPU; the parts that all backends share are what is tested here.
  */
+#include "proto/channel.h"
 #include "proto/shm.h"
 #include "proto/util.h"
 #include "tests/check.h"
@@ -143,6 +144,49 @@ static void test_waiting_is_sleeping(void)
     front_await(&front, answers, 201);
 }
 
+/* One affine entry; true: the worker slept before. */
+static bool run_affine(uint32_t *memory, uint16_t flags, struct work_result *ret_result)
+{
+    struct work_entry entry = affine_entry(0);
+    struct front_answer answer;
+    uint32_t index;
+    bool has_slept;
+
+    memory[IN_OFFSET / 4] = (uint32_t)random_u64();
+    entry.flags = flags;
+    CHECK_EQ(queue_work_put(front.queue, PRIORITY_URGENT, &entry, &index), 0);
+    has_slept = queue_work_publish(front.queue, PRIORITY_URGENT);
+    if (has_slept) {
+        channel_ring(front.doorbell_fd);
+    }
+    front_await(&front, &answer, 1);
+    CHECK_EQ(answer.result.status, STATUS_OK);
+    CHECK_EQ(memory[OUT_OFFSET / 4], memory[IN_OFFSET / 4] * 3);
+    *ret_result = answer.result;
+    return has_slept;
+}
+
+/* Who looks again and again wants no doorbell before its time is over. */
+static void test_an_entry_keeps_it_awake(void)
+{
+    struct work_result asking, result;
+    uint32_t *memory;
+
+    front_start_ready(&front, FAKE, 0);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    memory = front_add_segment(&front, 0, SEGMENT_SIZE);
+    for (uint32_t i = 0; i < 3; i++) {
+        run_affine(memory, WORK_AWAKE, &asking);
+        while (!run_affine(memory, 0, &result)) {
+            continue;
+        }
+        CHECK_GE(result.issue_ns, asking.issue_ns + WORK_AWAKE_NS);
+        while (!all_sleep()) {
+            continue;
+        }
+    }
+}
+
 static void test_ping_while_all_threads_compute(void)
 {
     start_with_closed_gates();
@@ -207,11 +251,11 @@ static const struct bad_entry {
      STATUS_INTERNAL,
      {.job_slot = 1, .n_records = 1, .kind = UINT16_MAX},
      "no kind 65535"},
-    {"flags", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .flags = 2}, "flags 0x2"},
+    {"flags", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .flags = 4}, "flags 0x4"},
     {"flags far off",
      STATUS_INTERNAL,
      {.job_slot = 1, .n_records = 1, .flags = UINT16_MAX},
-     "flags 0xfffe"},
+     "flags 0xfffc"},
     {"leaves of a map op",
      STATUS_INTERNAL,
      {.job_slot = 1, .n_records = 1, .kind = WORK_LEAVES},
@@ -514,6 +558,7 @@ static void test_a_segment_that_the_device_refuses(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
+           CHECK_TEST(test_an_entry_keeps_it_awake),
            CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
            CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
            CHECK_TEST(test_constants), CHECK_TEST(test_ends_that_lie),
