@@ -112,6 +112,9 @@ int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns)
     int rc = 1;
 
     look_into_rings(gpupipe);
+    if (!connection_has_news(gpupipe)) {
+        rings_await_urgent(gpupipe, timeout_ns);
+    }
     while (!connection_has_news(gpupipe) && rc > 0) {
         rc = connection_turn(gpupipe, timeout_ns < 0 ? -1 : left_ns(until_ns),
                              CONNECTION_HEED_WAKES, &failure);

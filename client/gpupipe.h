@@ -142,6 +142,9 @@ int gpupipe_dispatch(struct gpupipe *gpupipe, int timeout_ms);
  * Send and receive until there is something for gpupipe_reap(), or a job has ended since the last
  * wait (gpupipe_job_result() tells which): returns 1.  Returns 0 after timeout_ns (negative:
  * never), gpupipe_wake() or a signal, and now and then for no reason.
+ *
+ * While urgent pushes are in rings it looks for up to 100 us before it sleeps, where the daemon
+ * waits for urgent work in the same way (README.md, As a service): that keeps a CPU busy meanwhile.
  */
 int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns);
 

@@ -321,6 +321,7 @@ int job_open_in_ring(struct gpupipe *gpupipe, const struct msg_job_open *msg,
         return rc;
     }
     job->tail = msg->options.tail;
+    job->is_urgent = msg->options.priority == PRIORITY_URGENT;
     job->is_in_ring = true;
     job->ring = ring;
     job->is_reduce = shape.is_reduce;

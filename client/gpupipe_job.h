@@ -25,6 +25,7 @@ struct gpupipe_job {
     struct flight_list flying;
     bool is_private;           /* of a run: its caller knows nothing of it */
     struct flight_list landed; /* of a private one; others' land in the connection's */
+    bool is_urgent;
     bool is_in_ring;           /* its pushes are descriptors ... */
     struct gpupipe_ring *ring; /* ... in this one; NULL once that is closed */
     enum tail tail;

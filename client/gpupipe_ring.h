@@ -25,7 +25,9 @@ struct gpupipe_ring {
     int doorbell_fd;        /* -1: the daemon has closed its end */
     bool is_closed;         /* nothing can be submitted any more ... */
     struct failure failure; /* ... for this reason */
+    uint64_t awake_ns;      /* the daemon waits for urgent work without sleeping; 0: it sleeps */
     uint32_t n_flying;
+    uint32_t n_urgent; /* of them */
     uint64_t n_submitted;
     struct flight *slots[RING_ENTRIES]; /* who waits for a completion, by the tag's low bits */
     uint16_t free_slots[RING_ENTRIES];  /* a stack: those that are NULL */
@@ -46,6 +48,10 @@ void rings_submit(struct gpupipe_ring *ring, struct flight *flight, struct ring_
 void rings_publish(struct gpupipe *gpupipe);
 /* Land what has come back. */
 void rings_take(struct gpupipe *gpupipe);
+
+/* Where the daemon waits for urgent work without sleeping, wait for it alike: until there is news,
+ * at most so long and as long as it pays. */
+void rings_await_urgent(struct gpupipe *gpupipe, int64_t timeout_ns);
 
 /* The doorbells (at most LIMIT_RINGS), to be polled; then what they say, polled or not.  Between
  * two calls of gpupipe.h a completion that was not taken has rung, or will ring. */

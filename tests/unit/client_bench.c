@@ -71,6 +71,7 @@ void open_job_in_ring(uint64_t most_records)
     CHECK_EQ(connect_to_script(), 0);
     CHECK_EQ(open_ring(), 0);
     opts.ring = ring;
+    opts.priority = script.is_awake ? GPUPIPE_URGENT : GPUPIPE_NORMAL;
     CHECK_EQ(open_job_with(&opts), 0);
     prepare_works(most_records);
 }

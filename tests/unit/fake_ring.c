@@ -86,6 +86,7 @@ void fake_rings_open(struct fake_rings *rings, uint64_t size, struct msg_ring_op
         .sq = ring_sq_offset(),
         .cq = ring_cq_offset(),
         .align = RING_ALIGN,
+        .awake_ns = rings->script->is_awake ? 1 : 0,
     };
 }
 
@@ -230,6 +231,7 @@ void fake_rings_serve(struct fake_rings *rings)
                 take(rings, ring);
             }
         }
+        usleep(rings->script->nap_us);
         answer_held(rings);
         has_more = false;
         for (struct fake_ring *ring = rings->ring; ring < rings->ring + FAKE_RINGS; ring++) {

@@ -45,6 +45,8 @@ struct fake_script {
     int64_t break_seq;      /* close its ring when this descriptor has come; -1 none */
     int64_t lie_seq;        /* complete a push that does not exist instead; -1 none */
     bool is_bell_eager;     /* ring after every completion, whether the client sleeps or not */
+    bool is_awake;          /* urgent pushes in rings keep it from sleeping, it says */
+    uint32_t nap_us;        /* before it answers what it holds of rings */
     bool is_nonsense;       /* answer hello with bytes that are no message */
     bool is_too_new;        /* api_compatible is beyond ours */
 };

@@ -31,6 +31,18 @@ static void test_completions_in_any_order(void)
     }
 }
 
+/* Completions that are found by looking, and those that come when the library has gone to sleep. */
+static void test_urgent_pushes(void)
+{
+    for (uint32_t nap_us = 0; nap_us <= 300; nap_us += 100) {
+        script = (struct fake_script){FAKE_SCRIPT, .is_awake = true, .nap_us = nap_us};
+        open_job_in_ring(1000);
+        check_all_done();
+        ring = NULL;
+        free_works(NULL);
+    }
+}
+
 static void test_one_credit(void)
 {
     script = (struct fake_script){FAKE_SCRIPT};
@@ -632,8 +644,8 @@ static void test_a_child_leaves_the_ring_alone(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_completions_in_any_order),
-           CHECK_TEST(test_one_credit), CHECK_TEST(test_pushes_without_records),
-           CHECK_TEST(test_a_job_that_reduces),
+           CHECK_TEST(test_urgent_pushes), CHECK_TEST(test_one_credit),
+           CHECK_TEST(test_pushes_without_records), CHECK_TEST(test_a_job_that_reduces),
            CHECK_TEST(test_the_end_of_a_job_does_not_overtake_its_pushes),
            CHECK_TEST(test_a_job_is_not_over_before_its_pushes_are_back),
            CHECK_TEST(test_a_program_that_polls_misses_nothing),
