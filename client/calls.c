@@ -52,6 +52,11 @@ const struct msg_job_opened *call_job_shape(const struct gpupipe_job *job)
     return &job->shape;
 }
 
+uint64_t call_push_records(const struct msg_job_opened *shape)
+{
+    return job_push_records(shape);
+}
+
 int call_ping(struct gpupipe *gpupipe)
 {
     struct request request;

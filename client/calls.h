@@ -39,3 +39,5 @@ int call_device_list(struct gpupipe *gpupipe, struct msg_device **ret_devices,
 int call_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe,
                   const struct msg_job_open *msg);
 const struct msg_job_opened *call_job_shape(const struct gpupipe_job *job);
+/* As gpupipe_push_records(), of a job with these numbers. */
+uint64_t call_push_records(const struct msg_job_opened *shape);

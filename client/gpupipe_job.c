@@ -490,19 +490,24 @@ uint64_t gpupipe_push_multiple(const struct gpupipe_job *job)
     return MAX(job->shape.push_multiple, 1u);
 }
 
-uint64_t gpupipe_push_records(const struct gpupipe_job *job)
+uint64_t job_push_records(const struct msg_job_opened *shape)
 {
-    uint64_t multiple = gpupipe_push_multiple(job);
+    uint64_t multiple = MAX(shape->push_multiple, 1u);
     uint32_t record_size = 1;
 
-    for (uint32_t i = 0; i < job->shape.n_in; i++) {
-        record_size = MAX(record_size, job->shape.in_size[i]);
+    for (uint32_t i = 0; i < shape->n_in; i++) {
+        record_size = MAX(record_size, shape->in_size[i]);
     }
     /* Only ops that reduce ask for multiples, and their outputs do not come with pushes. */
-    for (uint32_t i = 0; multiple == 1 && i < job->shape.n_out; i++) {
-        record_size = MAX(record_size, job->shape.out_size[i]);
+    for (uint32_t i = 0; multiple == 1 && i < shape->n_out; i++) {
+        record_size = MAX(record_size, shape->out_size[i]);
     }
-    return MAX(job->shape.max_push / record_size / multiple, 1u) * multiple;
+    return MAX(shape->max_push / record_size / multiple, 1u) * multiple;
+}
+
+uint64_t gpupipe_push_records(const struct gpupipe_job *job)
+{
+    return job_push_records(&job->shape);
 }
 
 uint32_t gpupipe_window(const struct gpupipe_job *job)

@@ -55,6 +55,8 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
 int job_open_in_ring(struct gpupipe *gpupipe, const struct msg_job_open *msg,
                      struct gpupipe_ring *ring, struct gpupipe_job **ret_job,
                      struct failure *ret_failure);
+/* As gpupipe_push_records(), of a job with such numbers. */
+uint64_t job_push_records(const struct msg_job_opened *shape);
 /* What a caller asked for, as the wire has it: job.open, and run alike. */
 int job_take_op(const char *op, const struct gpupipe_value *values, uint32_t n_values,
                 struct msg_op *ret_op, struct failure *ret_failure);

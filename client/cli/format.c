@@ -63,8 +63,9 @@ static int64_t value_of(const struct manifest_op *op, const char *name, const st
     return param->is_required ? 0 : MAX(param->i_default, least);
 }
 
-int format_record(const struct manifest_op *op, const struct manifest_array *array,
-                  const struct value *values, uint32_t n_values, struct npy *ret_record)
+const char *format_find_record(const struct manifest_op *op, const struct manifest_array *array,
+                               const struct value *values, uint32_t n_values,
+                               struct npy *ret_record)
 {
     struct npy record = {.dtype = array->dtype};
 
@@ -79,12 +80,23 @@ int format_record(const struct manifest_op *op, const struct manifest_array *arr
             size = value_of(op, dim->param, values, n_values);
         }
         if (size < 1 || size > LIMIT_RECORD) {
-            cli_error("%s: its shape needs parameter %s, an integer: -p %s=VALUE", array->name,
-                      dim->param, dim->param);
-            return CLI_FAILED;
+            return dim->param;
         }
         record.dims[record.n_dims++] = (uint64_t)size;
     }
     *ret_record = record;
+    return NULL;
+}
+
+int format_record(const struct manifest_op *op, const struct manifest_array *array,
+                  const struct value *values, uint32_t n_values, struct npy *ret_record)
+{
+    const char *lacking = format_find_record(op, array, values, n_values, ret_record);
+
+    if (lacking != NULL) {
+        cli_error("%s: its shape needs parameter %s, an integer: -p %s=VALUE", array->name, lacking,
+                  lacking);
+        return CLI_FAILED;
+    }
     return CLI_OK;
 }

@@ -29,7 +29,11 @@ bool format_is_text(enum format format);
 
 /*
  * One record of an array under these values of the op's parameters; of the varying input, one
- * element.  A dimension that is not known fails with the exit code (see cli.h).
+ * element.  NULL, or the parameter that lacks a value for it.
  */
+const char *format_find_record(const struct manifest_op *op, const struct manifest_array *array,
+                               const struct value *values, uint32_t n_values,
+                               struct npy *ret_record);
+/* The same; what lacks is reported, and fails with the exit code (see cli.h). */
 int format_record(const struct manifest_op *op, const struct manifest_array *array,
                   const struct value *values, uint32_t n_values, struct npy *ret_record);

@@ -110,6 +110,7 @@ static int move_records(struct run *run)
     run->stream = (struct stream){
         .gpupipe = run->gpupipe,
         .job = run->job,
+        .shape = call_job_shape(run->job),
         .op = run->op,
         .inputs = run->inputs,
         .outputs = run->outputs,

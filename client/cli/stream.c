@@ -266,10 +266,10 @@ int stream_run(struct stream *stream)
     GPUPIPE_INIT(&outcome);
     stream->slots = (struct slots){
         .op = stream->op,
-        .shape = call_job_shape(stream->job),
+        .shape = stream->shape,
         .inputs = stream->inputs,
         .tail = stream->tail,
-        .push_records = gpupipe_push_records(stream->job),
+        .push_records = call_push_records(stream->shape),
     };
     rc = slots_create(&stream->slots, gpupipe_window(stream->job));
     while (rc == CLI_OK) {

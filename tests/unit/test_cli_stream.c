@@ -241,6 +241,7 @@ static void prepare(enum tail tail, uint64_t max_push)
     CHECK_EQ(call_open_fd(&gpupipe, fd, "test"), 0);
     CHECK_EQ(call_job_open(&stream.job, gpupipe, &request), 0);
     stream.gpupipe = gpupipe;
+    stream.shape = call_job_shape(stream.job);
     CHECK_EQ(input_open("x", in_folder("x"), NULL, &inputs[0]), 0);
     if (op.n_in > 1) {
         CHECK_EQ(input_open("y", in_folder("y"), NULL, &inputs[1]), 0);
