@@ -39,11 +39,15 @@ const struct msg_hello_result *call_hello(const struct gpupipe *gpupipe)
 }
 
 int call_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe,
-                  const struct msg_job_open *msg)
+                  const struct msg_job_open *msg, struct gpupipe_ring *ring)
 {
+    struct msg_job_open mine = *msg;
     struct failure failure;
-    int rc = job_open(gpupipe, msg, ret_job, &failure);
+    int rc;
 
+    mine.options.is_in_rings = ring != NULL;
+    rc = ring == NULL ? job_open(gpupipe, &mine, ret_job, &failure)
+                      : job_open_in_ring(gpupipe, &mine, ring, ret_job, &failure);
     return error_record(gpupipe, rc, &failure);
 }
 

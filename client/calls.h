@@ -35,9 +35,9 @@ int call_stats(struct gpupipe *gpupipe, struct msg_stats *ret_stats);
 int call_device_list(struct gpupipe *gpupipe, struct msg_device **ret_devices,
                      uint32_t *ret_n_devices);
 
-/* As gpupipe_job_open(), and the job's numbers as the daemon granted them. */
+/* As gpupipe_job_open() with opts.ring, and the job's numbers as the daemon granted them. */
 int call_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe,
-                  const struct msg_job_open *msg);
+                  const struct msg_job_open *msg, struct gpupipe_ring *ring);
 const struct msg_job_opened *call_job_shape(const struct gpupipe_job *job);
 /* As gpupipe_push_records(), of a job with these numbers. */
 uint64_t call_push_records(const struct msg_job_opened *shape);

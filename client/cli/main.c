@@ -36,7 +36,7 @@ static const struct command commands[] = {
      "      --format FORMAT    raw, npy, hex or text (the default: npy for files called .npy,\n"
      "                         raw for others); hex and text are for outputs\n"
      "      --timing           tell where the time went, on standard error or in --json\n"
-     "      --inline           send the bytes through the socket (the only way so far)\n"
+     "      --inline           send the bytes through the socket, even if there is a ring\n"
      "      --no-wait          fail with 75 instead of waiting for room\n"
      "      --private          by a daemon of its own, gone afterwards"},
     {"exec", command_exec, "[--backend B] [--devices IDS] -- COMMAND...",

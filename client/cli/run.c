@@ -3,7 +3,8 @@
  *
  * In order, so that each mistake is found before anything has happened that depends on it: options,
  * the op's manifest, files to arrays, inputs opened, outputs judged, constants sent, the job opened
- * (waiting for room), sizes judged, outputs created, records moved, outputs given their names.
+ * (in a ring, or waiting for room), sizes judged, outputs created, records moved, outputs given
+ * their names.
  *
  * Threads: one.
  */
@@ -81,15 +82,19 @@ static int open_job(struct run *run)
 {
     uint32_t backoff_ms = 0;
 
-    while (call_job_open(&run->job, run->gpupipe, &run->request) < 0) {
+    if (run_open_in_ring(run)) {
+        return CLI_OK;
+    }
+    while (call_job_open(&run->job, run->gpupipe, &run->request, NULL) < 0) {
         if (!run_wait_for_room(run, &backoff_ms)) {
             return cli_failure(gpupipe_last_error(run->gpupipe));
         }
     }
+    run->shape = *call_job_shape(run->job);
     return CLI_OK;
 }
 
-static uint64_t total_size(const struct run *run)
+uint64_t run_total_size(const struct run *run)
 {
     uint64_t total = 0;
 
@@ -106,11 +111,13 @@ static int move_records(struct run *run)
 {
     int rc;
 
-    progress_init(&run->progress, !run->cli->is_quiet && isatty(STDERR_FILENO), total_size(run));
+    progress_init(&run->progress, !run->cli->is_quiet && isatty(STDERR_FILENO),
+                  run_total_size(run));
     run->stream = (struct stream){
         .gpupipe = run->gpupipe,
         .job = run->job,
-        .shape = call_job_shape(run->job),
+        .ring = run->ring,
+        .shape = &run->shape,
         .op = run->op,
         .inputs = run->inputs,
         .outputs = run->outputs,
@@ -207,8 +214,7 @@ static int prepare(struct run *run)
 
 static int execute(struct run *run)
 {
-    int rc = input_check(run->inputs, run->n_inputs, call_job_shape(run->job)->in_size,
-                         run->args.options.tail);
+    int rc = input_check(run->inputs, run->n_inputs, run->shape.in_size, run->args.options.tail);
 
     if (rc == CLI_OK) {
         interrupt_hold();
@@ -234,7 +240,8 @@ static void run_finish(struct run *run)
     for (uint32_t i = 0; i < run->n_inputs; i++) {
         input_close(&run->inputs[i]);
     }
-    /* Closing takes the buffers back from pushes that are still in flight. */
+    /* Closing takes the buffers back from pushes that are still in flight, and the ring with all
+     * that lies in it. */
     gpupipe_close(run->gpupipe);
     stream_finish(&run->stream);
     free(run->op);

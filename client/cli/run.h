@@ -1,6 +1,6 @@
 /*
- * Run: what gpupipe-cli run is doing, in two files: run.c has the job, run_files.c what it reads
- * and writes.
+ * Run: what gpupipe-cli run is doing, in three files: run.c has the job, run_files.c what it reads
+ * and writes, run_ring.c the ring.
  *
  * Errors: see cli.h.  Threads: one.
  */
@@ -14,7 +14,9 @@ struct run {
     struct cli *cli;
     struct run_args args;
     struct gpupipe *gpupipe;
+    struct gpupipe_ring *ring; /* what the job's data lie in; NULL: they go through the socket */
     struct gpupipe_job *job;
+    struct msg_job_opened shape; /* of its pushes */
     struct manifest_op *op;
     const char *in_paths[LIMIT_IN];
     const char *const_paths[LIMIT_CONSTS];
@@ -35,6 +37,15 @@ struct run {
  * not meet errors.  *backoff_ms is 0 before the first.
  */
 bool run_wait_for_room(const struct run *run, uint32_t *backoff_ms);
+
+/* Bytes of all inputs together; 0: not known. */
+uint64_t run_total_size(const struct run *run);
+
+/*
+ * Open the job with all its data in a ring, if that pays and there is one to be had.  False: it is
+ * for the socket, as if nothing had been done.
+ */
+bool run_open_in_ring(struct run *run);
 
 /* Give each array of the op its file. */
 int run_bind_inputs(struct run *run);

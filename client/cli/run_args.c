@@ -122,7 +122,7 @@ static int take_option(struct cli *cli, int option, char **argv, struct run_args
     case OPTION_DEVICE:
         return take_device(args);
     case OPTION_INLINE:
-        /* The only path that this version has. */
+        args->is_inline = true;
         return CLI_OK;
     case OPTION_NO_WAIT:
         args->is_impatient = true;

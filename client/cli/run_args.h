@@ -14,6 +14,7 @@ struct run_args {
     enum format format;         /* FORMAT_COUNT: as the files' names say */
     bool is_forced;
     bool is_impatient;
+    bool is_inline;
     bool is_private;
     uint32_t n_params, n_inputs, n_consts, n_outputs;
     const char *params[LIMIT_PARAMS];

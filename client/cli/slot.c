@@ -59,17 +59,38 @@ static uint64_t slot_size(const struct slots *slots)
     return size;
 }
 
+/* How many slots there are to be. */
+static uint32_t n_wanted(const struct slots *slots, uint32_t window)
+{
+    uint64_t n_fitting = MAX(MEMORY_MAX / slot_size(slots), 2u);
+    /* One more than the window, so that it is filled while the others are under way. */
+    uint32_t n = MIN(window + 1, SLOTS_MAX);
+
+    return (uint32_t)MIN(n, n_fitting);
+}
+
+uint64_t slots_size(const struct slots *slots, uint32_t window)
+{
+    return n_wanted(slots, window) * slot_size(slots);
+}
+
+static void *take_room(const struct slots *slots, size_t size)
+{
+    return slots->ring == NULL ? aligned_alloc(SLOT_ALIGN, size)
+                               : gpupipe_ring_alloc(slots->ring, size);
+}
+
 static bool create_slot(const struct slots *slots, struct slot *slot)
 {
     bool has_all = true;
 
     slot->is_free = true;
     for (uint32_t i = 0; i < slots->op->n_in; i++) {
-        slot->in[i] = aligned_alloc(SLOT_ALIGN, in_room(slots, i));
+        slot->in[i] = take_room(slots, in_room(slots, i));
         has_all &= slot->in[i] != NULL;
     }
     for (uint32_t i = 0; i < n_outputs(slots); i++) {
-        slot->out[i] = aligned_alloc(SLOT_ALIGN, out_room(slots, i));
+        slot->out[i] = take_room(slots, out_room(slots, i));
         has_all &= slot->out[i] != NULL;
     }
     return has_all;
@@ -77,16 +98,17 @@ static bool create_slot(const struct slots *slots, struct slot *slot)
 
 int slots_create(struct slots *slots, uint32_t window)
 {
-    uint64_t n_fitting = MAX(MEMORY_MAX / slot_size(slots), 2u);
-    /* One more than the window, so that it is filled while the others are under way. */
-    uint32_t n = MIN(window + 1, SLOTS_MAX);
+    uint32_t n = n_wanted(slots, window);
     bool has_all;
 
-    n = (uint32_t)MIN(n, n_fitting);
     slots->all = calloc(n, sizeof(slots->all[0]));
     has_all = slots->all != NULL;
     while (has_all && slots->n < n) {
         has_all = create_slot(slots, &slots->all[slots->n++]);
+    }
+    if (!has_all && slots->all != NULL && slots->ring != NULL) {
+        /* It was made to fit: the daemon has closed it, or is gone. */
+        return cli_failure(gpupipe_last_error(slots->gpupipe));
     }
     if (!has_all) {
         cli_error("out of memory: a push has %" PRIu64 " bytes; --chunk makes it smaller",
@@ -96,15 +118,20 @@ int slots_create(struct slots *slots, uint32_t window)
     return CLI_OK;
 }
 
+static void free_slot(struct slot *slot)
+{
+    for (uint32_t i = 0; i < LIMIT_IN; i++) {
+        free(slot->in[i]);
+    }
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        free(slot->out[i]);
+    }
+}
+
 void slots_finish(struct slots *slots)
 {
-    for (uint32_t i = 0; i < slots->n; i++) {
-        for (uint32_t k = 0; k < LIMIT_IN; k++) {
-            free(slots->all[i].in[k]);
-        }
-        for (uint32_t k = 0; k < LIMIT_OUT; k++) {
-            free(slots->all[i].out[k]);
-        }
+    for (uint32_t i = 0; i < slots->n && slots->ring == NULL; i++) {
+        free_slot(&slots->all[i]);
     }
     free(STEAL(slots->all));
     slots->n = 0;

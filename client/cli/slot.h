@@ -6,6 +6,7 @@
 #pragma once
 
 #include "client/cli/input.h"
+#include "client/gpupipe.h"
 #include "proto/message.h"
 
 struct slot {
@@ -26,6 +27,8 @@ struct slots {
     struct input *inputs; /* op->n_in */
     enum tail tail;
     uint64_t push_records;
+    struct gpupipe *gpupipe;   /* the ring's, for its errors */
+    struct gpupipe_ring *ring; /* the slots lie in it; NULL: in memory of their own */
 
     /* Its own. */
     uint64_t first_element; /* of the varying input, of what comes next */
@@ -33,8 +36,10 @@ struct slots {
     struct slot *all;
 };
 
+/* Bytes that slots_create() will take, for the size of a ring. */
+uint64_t slots_size(const struct slots *slots, uint32_t window);
 /* As many as serve a job with this window in bounded memory.  Finish them even if it failed, once
- * no push is in flight. */
+ * no push is in flight; what lies in a ring goes with that. */
 int slots_create(struct slots *slots, uint32_t window);
 void slots_finish(struct slots *slots);
 

@@ -2,7 +2,8 @@
  * Records from inputs through one job to outputs.
  *
  * A few slots, each with the buffers of one push, go round: filled from the inputs in step, pushed,
- * reaped with their results, written, filled again.
+ * reaped with their results, written, filled again.  Where the slots lie in a ring, they are read
+ * into and written from where the daemon has the data.
  *
  * One loop waits for whatever can move next: the connection, a signal, inputs that are pipes.
  * Files never block, so they are read whenever a slot is free.  Outputs are written where they are
@@ -20,6 +21,9 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+
+/* A signal that comes just before a wait of the library's is seen after so long. */
+#define SIGNAL_MS 100
 
 static bool is_map(const struct stream *stream)
 {
@@ -182,6 +186,31 @@ static int write_push(struct stream *stream, const struct slot *slot,
     return rc;
 }
 
+/*
+ * What comes back from a ring has a status alone.  If its job has failed with it, job.done says in
+ * words why; if not, the push was refused, and the job goes on until it is cancelled.
+ */
+static int report_push(struct stream *stream, const struct gpupipe_error *error)
+{
+    struct gpupipe_outcome outcome;
+
+    GPUPIPE_INIT(&outcome);
+    if (stream->ring == NULL) {
+        return report(stream, error);
+    }
+    (void)gpupipe_job_cancel(stream->job);
+    while (gpupipe_job_result(stream->job, &outcome) == 0) {
+        if (interrupt_came()) {
+            return CLI_INTERRUPTED;
+        }
+        (void)gpupipe_dispatch(stream->gpupipe, SIGNAL_MS);
+    }
+    if (outcome.error == NULL || outcome.status == GPUPIPE_ERROR_CANCELLED) {
+        return report(stream, error);
+    }
+    return report(stream, outcome.error);
+}
+
 /* Take back what has come back.  The push that failed first comes first. */
 static int reap(struct stream *stream)
 {
@@ -194,7 +223,7 @@ static int reap(struct stream *stream)
 
         slot->is_free = true;
         if (completion.error != NULL) {
-            return report(stream, completion.error);
+            return report_push(stream, completion.error);
         }
         count_push(stream, slot, &completion);
         rc = is_map(stream) ? write_push(stream, slot, &completion) : CLI_OK;
@@ -270,6 +299,8 @@ int stream_run(struct stream *stream)
         .inputs = stream->inputs,
         .tail = stream->tail,
         .push_records = call_push_records(stream->shape),
+        .gpupipe = stream->gpupipe,
+        .ring = stream->ring,
     };
     rc = slots_create(&stream->slots, gpupipe_window(stream->job));
     while (rc == CLI_OK) {

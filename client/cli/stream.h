@@ -17,6 +17,7 @@ struct stream {
     /* The caller's, before stream_run(). */
     struct gpupipe *gpupipe;
     struct gpupipe_job *job;
+    struct gpupipe_ring *ring;          /* the job's; NULL: its data go through the socket */
     const struct msg_job_opened *shape; /* the job's, or with a smaller max_push */
     const struct manifest_op *op;
     struct input *inputs;       /* op->n_in */

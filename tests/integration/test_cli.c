@@ -397,7 +397,7 @@ static pid_t begin_endless_job(struct harness *daemon, struct wire *wire)
     fd = open(harness_path(daemon, "endless"), O_RDWR | O_CLOEXEC);
     CHECK_GE(fd, 0);
     check_at_end(close_at_end, (void *)(intptr_t)fd);
-    pid = harness_shell_begin(daemon, "exec \"$GPUPIPE_CLI\" run copy -i endless -o out");
+    pid = harness_shell_begin(daemon, "exec \"$GPUPIPE_CLI\" run copy -i endless -o out --inline");
     HARNESS_WAIT(wire_count(wire_call(wire, "job.list", "[{all: true}]"), "") == 1);
     return pid;
 }

@@ -217,11 +217,12 @@ static void test_constants(void)
     const uint64_t *sums = add_colors(rows, colors, *start);
     struct wire *wire = wire_connect(harness_socket(daemon));
 
-    shell(daemon, OK, "cli run " PALETTE " -i rows -k start=start -k colors=colors -o out");
+    shell(daemon, OK, "cli --json run " PALETTE " -i rows -k start=start -k colors=colors -o out");
+    CHECK_HAS(output.out, "\"path\": \"ring\"");
     check_file(daemon, "out", sums, N_ROWS * sizeof(*sums));
     shell(daemon, OK, "cli run " PALETTE " -i rows -k colors -k start -o out2 --chunk 64K");
     check_file(daemon, "out2", sums, N_ROWS * sizeof(*sums));
-    shell(daemon, OK, "cat colors | cli run " PALETTE " -i rows -k - -k start -o out3");
+    shell(daemon, OK, "cat colors | cli run " PALETTE " -i rows -k - -k start -o out3 --inline");
     check_file(daemon, "out3", sums, N_ROWS * sizeof(*sums));
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "consts") == 0);
     python(daemon, "save(\"colors.npy\", n.fromfile(\"colors\", n.uint32))\n"
@@ -292,15 +293,18 @@ static void test_records_of_any_length(void)
     struct texts texts = make_texts(daemon);
     size_t size = N_TEXTS * sizeof(uint64_t);
 
-    shell(daemon, OK, "cli run spans -i ends=ends -i text=text -o out");
+    shell(daemon, OK, "cli run spans -i ends=ends -i text=text -o out --inline");
     check_file(daemon, "out", texts.hashes, size);
     /* Many more pushes than the ends alone would need. */
     shell(daemon, OK, "cli --json run spans -i ends -i text -o out2 --chunk 64K");
     check_file(daemon, "out2", texts.hashes, size);
     CHECK(strstr(output.out, "\"pushes\": 3,") == NULL);
+    CHECK_HAS(output.out, "\"path\": \"ring\"");
     shell(daemon, OK,
-          "mkfifo a b; cat ends > a & cat text > b & cli run spans -i a -i b -o out3 --chunk 1M");
+          "mkfifo a b; cat ends > a & cat text > b & "
+          "cli --json run spans -i a -i b -o out3 --chunk 1M");
     check_file(daemon, "out3", texts.hashes, size);
+    CHECK_HAS(output.out, "\"path\": \"ring\"");
     python(daemon, "save(\"e.npy\", n.fromfile(\"ends\", n.uint32))\n"
                    "save(\"t.npy\", n.fromfile(\"text\", n.uint16))");
     shell(daemon, OK, "cli run spans -i e.npy -i t.npy -o out4 --chunk 100K");

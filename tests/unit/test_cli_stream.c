@@ -239,7 +239,7 @@ static void prepare(enum tail tail, uint64_t max_push)
     server_pid = fake_server_start(&script, &fd);
     check_at_end(close_all, NULL);
     CHECK_EQ(call_open_fd(&gpupipe, fd, "test"), 0);
-    CHECK_EQ(call_job_open(&stream.job, gpupipe, &request), 0);
+    CHECK_EQ(call_job_open(&stream.job, gpupipe, &request, NULL), 0);
     stream.gpupipe = gpupipe;
     stream.shape = call_job_shape(stream.job);
     CHECK_EQ(input_open("x", in_folder("x"), NULL, &inputs[0]), 0);
