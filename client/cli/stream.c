@@ -205,10 +205,12 @@ static int report_push(struct stream *stream, const struct gpupipe_error *error)
         }
         (void)gpupipe_dispatch(stream->gpupipe, SIGNAL_MS);
     }
-    if (outcome.error == NULL || outcome.status == GPUPIPE_ERROR_CANCELLED) {
-        return report(stream, error);
+    /* CANCELLED may be our own doing, but not of a job that a push has found gone before. */
+    if (outcome.error != NULL &&
+        (outcome.status != GPUPIPE_ERROR_CANCELLED || error->status == GPUPIPE_ERROR_NOT_FOUND)) {
+        return report(stream, outcome.error);
     }
-    return report(stream, outcome.error);
+    return report(stream, error);
 }
 
 /* Take back what has come back.  The push that failed first comes first. */
