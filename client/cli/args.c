@@ -84,6 +84,23 @@ uint32_t args_choice(const char *text, const char *const *names, uint32_t n_name
     return i;
 }
 
+int args_choose(const char *option, const char *text, const char *const *names, uint32_t n_names,
+                uint32_t *ret_choice)
+{
+    uint32_t choice = args_choice(text, names, n_names);
+    char all[128] = "";
+
+    if (choice < n_names) {
+        *ret_choice = choice;
+        return CLI_OK;
+    }
+    for (uint32_t i = 0; i < n_names; i++) {
+        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i == 0 ? "" : ", ",
+                 names[i]);
+    }
+    return cli_usage("%s %s: may be %s", option, text, all);
+}
+
 /* ---- parameters ---------------------------------------------------------------------------- */
 
 static bool is_choice(const struct manifest_op *op, const char *name)

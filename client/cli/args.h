@@ -19,6 +19,9 @@ bool args_duration(const char *text, uint64_t *ret_ns);
 
 /* The index of text in names, or n_names. */
 uint32_t args_choice(const char *text, const char *const *names, uint32_t n_names);
+/* The same for the value of an option ("--format"), with a message that has the names. */
+int args_choose(const char *option, const char *text, const char *const *names, uint32_t n_names,
+                uint32_t *ret_choice);
 
 /*
  * "name=value" of -p.  Integers (decimal or 0x, or with a size's suffix) and floats are told by

@@ -33,23 +33,6 @@ static int add(const char **list, uint32_t *n_list, uint32_t n_most, const char 
     return CLI_OK;
 }
 
-static int choose(const char *option, const char *const *names, uint32_t n_names,
-                  uint32_t *ret_choice)
-{
-    uint32_t choice = args_choice(optarg, names, n_names);
-    char all[128] = "";
-
-    if (choice < n_names) {
-        *ret_choice = choice;
-        return CLI_OK;
-    }
-    for (uint32_t i = 0; i < n_names; i++) {
-        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i == 0 ? "" : ", ",
-                 names[i]);
-    }
-    return cli_usage("%s %s: may be %s", option, optarg, all);
-}
-
 static int take_chunk(struct run_args *args)
 {
     if (!args_size(optarg, &args->options.max_push) || args->options.max_push > LIMIT_PUSH ||
@@ -83,19 +66,19 @@ static int take_choice(int option, struct run_args *args)
 
     switch (option) {
     case OPTION_FORMAT:
-        rc = choose("--format", format_names, FORMAT_COUNT, &choice);
+        rc = args_choose("--format", optarg, format_names, FORMAT_COUNT, &choice);
         args->format = choice;
         return rc;
     case OPTION_PRIORITY:
-        rc = choose("--priority", priority_names, PRIORITY_COUNT, &choice);
+        rc = args_choose("--priority", optarg, priority_names, PRIORITY_COUNT, &choice);
         args->options.priority = choice;
         return rc;
     case OPTION_REQUIRE:
-        rc = choose("--require", require_names, REQUIRE_COUNT, &choice);
+        rc = args_choose("--require", optarg, require_names, REQUIRE_COUNT, &choice);
         args->options.require = choice;
         return rc;
     default:
-        rc = choose("--tail", tail_names, TAIL_COUNT, &choice);
+        rc = args_choose("--tail", optarg, tail_names, TAIL_COUNT, &choice);
         args->options.tail = choice;
         return rc;
     }
