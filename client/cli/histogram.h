@@ -28,7 +28,7 @@ struct histogram {
 void histogram_clear(struct histogram *histogram);
 void histogram_add(struct histogram *histogram, uint64_t value);
 
-/* A value that part of all values do not exceed (0 < part <= 1), by 1/1024 too large at most; 0 of
+/* A value that part of all values do not exceed (0 <= part <= 1), by 1/1024 too large at most; 0 of
  * an empty histogram. */
 uint64_t histogram_value_at(const struct histogram *histogram, double part);
 /* How many values are in the buckets up to that of this value. */
