@@ -7,7 +7,11 @@ _gpupipe_cli()
         --priority) words='urgent normal bulk' ;;
         --require) words='any gpu cpu' ;;
         --tail) words='error zero short' ;;
-        --format) words='raw npy hex text' ;;
+        --format)
+            words='raw npy hex text'
+            [[ " ${COMP_WORDS[*]} " == *' bench '* ]] && words='text json hgrm' ;;
+        --distribution) words='constant poisson' ;;
+        bench) words='throughput latency chunks streams' ;;
         --backend) words='auto cuda cpu' ;;
         --device)
             words=$(gpupipe-cli device list --json 2>/dev/null |
@@ -21,7 +25,7 @@ _gpupipe_cli()
         device) words='list' ;;
         op) words='list show' ;;
         job) words='list cancel' ;;
-        -i|-k|-o|--socket)
+        -i|-k|-o|--socket|--svg)
             COMPREPLY=($(compgen -f -- "$word"))
             return ;;
         *)
@@ -30,13 +34,18 @@ _gpupipe_cli()
                 if [[ " ${COMP_WORDS[*]} " == *' run '* ]]; then
                     words+=' -p -i -k -o -f --priority --deadline --require --device --chunk --tail'
                     words+=' --format --timing --inline --no-wait --private'
+                elif [[ " ${COMP_WORDS[*]} " == *' bench '* ]]; then
+                    words+=' --rate --concurrency --distribution --duration --warmup --size --format'
+                    words+=' --svg -f -p --inline --priority --require --device'
                 elif [[ " ${COMP_WORDS[*]} " == *' exec '* ]]; then
                     words+=' --backend --devices'
                 elif [[ " ${COMP_WORDS[*]} " == *' call '* ]]; then
                     words+=' -o -f'
                 fi
+            elif [[ $before == @(throughput|latency|chunks|streams) ]]; then
+                words='copy saxpy iterate'
             else
-                words='run exec op job device call status ping version'
+                words='run exec op job device call bench status ping version'
             fi ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))

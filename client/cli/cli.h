@@ -35,6 +35,7 @@ struct cli {
 };
 
 /* The subcommands.  argv[0] is the name. */
+int command_bench(struct cli *cli, int argc, char **argv);
 int command_call(struct cli *cli, int argc, char **argv);
 int command_device_list(struct cli *cli, int argc, char **argv);
 int command_exec(struct cli *cli, int argc, char **argv);

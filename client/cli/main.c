@@ -58,10 +58,32 @@ static const struct command commands[] = {
      "  -o FILE                write the result's bytes there instead of as base64; the\n"
      "                         first -o takes the first of them, and so on\n"
      "  -f                     overwrite files that exist"},
+    {"bench", command_bench, "throughput|latency|chunks|streams [OP] [options]",
+     "Measure what the daemon does here, and check every byte of it.\n"
+     "\n"
+     "throughput: bytes a second; latency: small pushes, one at a time; chunks: over the\n"
+     "sizes of pushes; streams: over how many are in flight.  OP is copy (the default),\n"
+     "saxpy or iterate.\n"
+     "\n"
+     "      --rate R           R pushes a second, whatever becomes of them: latency counts\n"
+     "                         from when each is due\n"
+     "      --concurrency N    N pushes in flight: 4 (latency: 1) if nothing is said\n"
+     "      --distribution D   of --rate: constant (the default) or poisson\n"
+     "      --duration D       of each measurement: 5s, of each step of a sweep 1s\n"
+     "      --warmup D         before it: 500ms, 200ms; 0 is none\n"
+     "      --size SIZE        bytes of each array of a push, up to 16M: 4M (latency: 4K,\n"
+     "                         streams: 1M)\n"
+     "      --format FORMAT    text, json or hgrm, the percentile log of HdrHistogram\n"
+     "      --svg FILE         draw it: percentiles, or the sweep\n"
+     "  -f                     overwrite that file\n"
+     "  -p NAME=VALUE          a of saxpy, n of iterate\n"
+     "      --inline           through the socket instead of a ring\n"
+     "      --priority P       urgent, normal (the default) or bulk\n"
+     "      --require KIND     any (the default), gpu or cpu\n"
+     "      --device ID        this device only"},
     {"status", command_status, "", "Show the daemon, its devices and its counters."},
     {"ping", command_ping, "", "Ask the daemon for a sign of life, and tell how long it took."},
     {"version", command_version, "", "Print the version."},
-    {"bench", NULL, "", NULL},
     {"check", NULL, "", NULL},
     {"device drain", NULL, "", NULL},
     {"device resume", NULL, "", NULL},

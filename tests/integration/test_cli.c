@@ -290,7 +290,6 @@ static void test_what_comes_later_says_so(void)
         "op load x",
         "top",
         "doctor",
-        "bench throughput",
         "check",
         "monitor",
         "usage",
