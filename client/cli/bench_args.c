@@ -36,6 +36,12 @@ const char *const bench_names[BENCH_COUNT] = {
     [BENCH_STREAMS] = "streams",
 };
 
+const char *const bench_priorities[3] = {
+    [GPUPIPE_NORMAL] = "normal",
+    [GPUPIPE_URGENT] = "urgent",
+    [GPUPIPE_BULK] = "bulk",
+};
+
 /* What holds if nothing is said.  size or window 0: it is swept, and cannot be said. */
 static const struct {
     uint64_t size;
@@ -121,8 +127,7 @@ static int take_param(struct given *given)
 static int take_choice(int option, struct bench_args *args, struct given *given)
 {
     static const char *const formats[] = {"text", "json", "hgrm"};
-    static const char *const priorities[] = {"normal", "urgent", "bulk"}; /* as in gpupipe.h */
-    static const char *const requires[] = {"any", "gpu", "cpu"};
+    static const char *const requires[] = {"any", "gpu", "cpu"}; /* as in gpupipe.h */
     uint32_t choice = 0;
     int rc;
 
@@ -138,7 +143,8 @@ static int take_choice(int option, struct bench_args *args, struct given *given)
         given->has_format = true;
         return rc;
     case OPTION_PRIORITY:
-        rc = args_choose("--priority", optarg, priorities, ARRAY_SIZE(priorities), &choice);
+        rc = args_choose("--priority", optarg, bench_priorities, ARRAY_SIZE(bench_priorities),
+                         &choice);
         args->plan.priority = choice;
         return rc;
     default:

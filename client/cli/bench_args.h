@@ -11,10 +11,11 @@ enum bench_kind { BENCH_THROUGHPUT, BENCH_LATENCY, BENCH_CHUNKS, BENCH_STREAMS, 
 enum bench_format { BENCH_TEXT, BENCH_JSON, BENCH_HGRM, BENCH_FORMAT_COUNT };
 
 extern const char *const bench_names[BENCH_COUNT];
+extern const char *const bench_priorities[3]; /* by enum gpupipe_priority */
 
 /* The histogram tells latencies up to 4.8 hours, and an open loop may take twice its duration. */
 #define BENCH_DURATION_MOST_NS UINT64_C(3600000000000)
-/* The daemon does about a third of that, whatever the machine: more tells nothing. */
+/* Some times what one connection was seen to do: more tells nothing. */
 #define BENCH_RATE_MOST 1e6
 
 struct bench_args {

@@ -17,7 +17,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Pushes of a round: what a few seconds of the smallest ones are; a slot has 40 bytes. */
+/* Pushes of a round: enough that its begin and end are little, and the smallest ones are not
+ * prepared for longer than they are sent. */
 #define SLOTS_MOST 16384u
 /* A round that takes less time than this becomes longer: of its time, begin and end are little. */
 #define ROUND_NS 250000000u

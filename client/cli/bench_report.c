@@ -69,9 +69,14 @@ static uint64_t n_unsent(const struct bench_report *report, const struct bench_p
 static void print_head(const struct bench_report *report)
 {
     const struct load_plan *plan = &report->args->plan;
+    const struct gpupipe_value *value = &plan->op.value;
     char size[PROGRESS_TEXT_SIZE];
 
-    printf("%s, %s, by %s", plan->op.name, report->last->path, report->last->device);
+    fputs(plan->op.name, stdout);
+    if (value->name != NULL) {
+        printf(" %s=%.10g", value->name, value->kind == GPUPIPE_INT ? (double)value->i : value->f);
+    }
+    printf(", %s, by %s", report->last->path, report->last->device);
     if (plan->size > 0) {
         printf(", pushes of %s", progress_size(plan->size, size));
     }
@@ -199,9 +204,9 @@ static int print_json(const struct bench_report *report)
 {
     const struct load_plan *plan = &report->args->plan;
     const struct load_result *last = report->last;
-    json_t *settings =
-        json_pack("{s:s, s:I, s:I}", "op", plan->op.name, "duration_ns",
-                  (json_int_t)plan->duration_ns, "warmup_ns", (json_int_t)plan->warmup_ns);
+    json_t *settings = json_pack(
+        "{s:s, s:s, s:I, s:I}", "op", plan->op.name, "priority", bench_priorities[plan->priority],
+        "duration_ns", (json_int_t)plan->duration_ns, "warmup_ns", (json_int_t)plan->warmup_ns);
     json_t *points = json_array();
 
     add_settings(report, settings);
