@@ -501,6 +501,9 @@ int connection_start(struct gpupipe *gpupipe, int fd, const char *program,
     } else {
         rc = say_hello(gpupipe, program, ret_failure);
     }
+    if (rc == 0) {
+        rc = connection_check(gpupipe, ret_failure);
+    }
     if (rc < 0 && gpupipe->is_lost && gpupipe->stray.status != STATUS_OK) {
         /* Refused with a reason, BUSY for one: better than that the connection is lost. */
         *ret_failure = gpupipe->stray;

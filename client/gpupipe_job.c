@@ -234,6 +234,10 @@ int job_open(struct gpupipe *gpupipe, const struct msg_job_open *msg, struct gpu
     codec_pack_job_open(&request.packer, request.msgid, msg);
     rc = connection_call(gpupipe, &request, NULL, take_opened, &job->shape, ret_failure);
     request_finish(&request);
+    if (rc == 0) {
+        /* The answer may have come with the connection's end, which has ended the other jobs. */
+        rc = connection_check(gpupipe, ret_failure);
+    }
     if (rc < 0) {
         return rc;
     }

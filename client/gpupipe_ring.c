@@ -501,6 +501,10 @@ int rings_open(struct gpupipe *gpupipe, uint64_t size, const char *device,
         snprintf(msg.device, sizeof(msg.device), "%s", device == NULL ? "" : device);
         rc = ask(gpupipe, &msg, &opened, ret_failure);
     }
+    if (rc == 0) {
+        /* The answer may have come with the connection's end, which has closed the other rings. */
+        rc = connection_check(gpupipe, ret_failure);
+    }
     if (rc < 0) {
         return rc;
     }

@@ -292,6 +292,24 @@ static void on_open(struct server *server, uint32_t msgid, const struct msg_job_
     flush(server);
 }
 
+static void on_ring_open(struct server *server, uint32_t msgid, const struct msg_ring_open *open);
+
+/* The client has not asked yet, and finds the answer and the connection's end together. */
+static void answer_ahead_and_die(struct server *server, uint32_t msgid)
+{
+    const struct msg_ring_open ring_open = {.size = 1 << 20};
+    const struct msg_job_open job_open = {0};
+
+    if (server->script->opens_job_and_dies) {
+        on_open(server, msgid, &job_open);
+    } else if (server->script->opens_ring_and_dies) {
+        on_ring_open(server, msgid, &ring_open);
+    } else {
+        return;
+    }
+    _exit(0);
+}
+
 static void on_close(struct server *server, uint32_t msgid)
 {
     struct msg_job_closed closed = {.pushed = server->n_pushed};
@@ -307,6 +325,7 @@ static void on_close(struct server *server, uint32_t msgid)
     if (!server->is_over) {
         send_done(server, JOB_DONE, STATUS_OK);
     }
+    answer_ahead_and_die(server, msgid + 1);
 }
 
 static void on_cancel(struct server *server, uint32_t msgid)

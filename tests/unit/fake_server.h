@@ -49,6 +49,10 @@ struct fake_script {
     uint32_t nap_us;        /* before it answers what it holds of rings */
     bool is_nonsense;       /* answer hello with bytes that are no message */
     bool is_too_new;        /* api_compatible is beyond ours */
+
+    /* After job.close: answer the request that comes next, before it does, and exit. */
+    bool opens_job_and_dies;
+    bool opens_ring_and_dies;
 };
 
 #define FAKE_SCRIPT                                                                                \

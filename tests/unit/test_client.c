@@ -302,6 +302,38 @@ static void test_a_server_that_dies_within_a_result(void)
     check_lost();
 }
 
+/* All that it says is there then, and so is its end. */
+static void await_server(void)
+{
+    CHECK_EQ(fake_server_end(server_pid), 0);
+    server_pid = 0;
+}
+
+/* Such a job had nobody left to end it: to free it took for ever. */
+static void test_a_job_opened_as_the_server_dies(void)
+{
+    struct gpupipe_job *late = NULL;
+
+    script = (struct fake_script){FAKE_SCRIPT, .opens_job_and_dies = true};
+    open_job();
+    CHECK_EQ(gpupipe_job_end(job), 0);
+    await_server();
+    check_error(gpupipe_job_open(&late, gpupipe, "fake", NULL, 0, NULL), GPUPIPE_ERROR_LOST,
+                "closed the connection");
+    CHECK(late == NULL);
+    gpupipe_job_free(job);
+}
+
+static void test_a_ring_opened_as_the_server_dies(void)
+{
+    script = (struct fake_script){FAKE_SCRIPT, .opens_ring_and_dies = true};
+    open_job();
+    CHECK_EQ(gpupipe_job_end(job), 0);
+    await_server();
+    check_error(open_ring(), GPUPIPE_ERROR_LOST, "closed the connection");
+    CHECK(ring == NULL);
+}
+
 static void test_a_closed_connection_gives_buffers_back(void)
 {
     script = (struct fake_script){FAKE_SCRIPT, .batch = 3};
@@ -386,6 +418,8 @@ CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_large_pushes_in_
            CHECK_TEST(test_freeing_an_open_job_cancels_it),
            CHECK_TEST(test_a_server_that_dies_between_messages),
            CHECK_TEST(test_a_server_that_dies_within_a_result),
+           CHECK_TEST(test_a_job_opened_as_the_server_dies),
+           CHECK_TEST(test_a_ring_opened_as_the_server_dies),
            CHECK_TEST(test_a_closed_connection_gives_buffers_back), CHECK_TEST(test_a_run),
            CHECK_TEST(test_a_run_that_is_refused), CHECK_TEST(test_a_run_whose_output_is_too_large),
            CHECK_TEST(test_a_run_whose_server_dies))
