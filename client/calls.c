@@ -15,7 +15,7 @@
 
 int call_open_fd(struct gpupipe **ret_gpupipe, int fd, const char *program)
 {
-    struct gpupipe *gpupipe = connection_create();
+    struct gpupipe *gpupipe = connection_create(program);
     struct failure failure;
     int rc;
 
@@ -24,7 +24,7 @@ int call_open_fd(struct gpupipe **ret_gpupipe, int fd, const char *program)
         close(fd);
         return GPUPIPE_ERROR_OUT_OF_MEMORY;
     }
-    rc = connection_start(gpupipe, fd, program, &failure);
+    rc = connection_start(gpupipe, fd, &failure);
     return error_record(gpupipe, rc, &failure);
 }
 

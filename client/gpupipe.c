@@ -21,7 +21,7 @@
 
 int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const char *program)
 {
-    struct gpupipe *gpupipe = connection_create();
+    struct gpupipe *gpupipe = connection_create(program);
     struct failure failure;
     int rc;
 
@@ -35,7 +35,7 @@ int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const ch
         failure.status = failure.status == STATUS_RANGE ? STATUS_RANGE : STATUS_LOST;
         connection_lose(gpupipe, &failure);
     } else {
-        rc = connection_start(gpupipe, rc, program, &failure);
+        rc = connection_start(gpupipe, rc, &failure);
     }
     return error_record(gpupipe, rc, &failure);
 }

@@ -127,8 +127,8 @@ void gpupipe_close(struct gpupipe *gpupipe);
 /*
  * One descriptor for the connection's whole life, to be polled for POLLIN (level-triggered) and for
  * nothing else: it is ready when gpupipe_dispatch() has work, after gpupipe_wake(), and for good
- * once the connection is lost (-1 if there never was one).  Before waiting on it, reap until
- * nothing is left.
+ * once the connection is lost, also where gpupipe_open() failed (-1 if that had no descriptor).
+ * Before waiting on it, reap until nothing is left.
  */
 int gpupipe_get_fd(const struct gpupipe *gpupipe);
 

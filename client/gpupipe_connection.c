@@ -424,7 +424,30 @@ void connection_destroy(struct gpupipe *gpupipe)
     free(gpupipe);
 }
 
-struct gpupipe *connection_create(void)
+/* What lasts as long as the connection does, whatever socket it has: 0 or -errno. */
+static int prepare(struct gpupipe *gpupipe)
+{
+    _cleanup_(close_fd) int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    _cleanup_(close_fd) int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+
+    if (wake_fd < 0 || epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event) < 0) {
+        return -errno;
+    }
+    gpupipe->wake_fd = steal_fd(&wake_fd);
+    gpupipe->epoll_fd = steal_fd(&epoll_fd);
+    return 0;
+}
+
+static void greet_as(struct gpupipe *gpupipe, const char *program)
+{
+    struct msg_hello *greeting = &gpupipe->greeting;
+
+    *greeting = (struct msg_hello){.api = API_LEVEL, .wants_structured = true};
+    snprintf(greeting->program, sizeof(greeting->program), "%s", program == NULL ? "" : program);
+}
+
+struct gpupipe *connection_create(const char *program)
 {
     struct gpupipe *gpupipe = calloc(1, sizeof(*gpupipe));
 
@@ -434,10 +457,13 @@ struct gpupipe *connection_create(void)
             free(gpupipe);
             return NULL;
         }
+        greet_as(gpupipe, program);
         gpupipe->fd = gpupipe->epoll_fd = gpupipe->wake_fd = -1;
         gpupipe->next_msgid = 1;
         flight_list_init(&gpupipe->landed);
         flight_list_init(&gpupipe->reaped);
+        /* Without descriptors connection_start() tries again, and says why. */
+        (void)prepare(gpupipe);
     }
     return gpupipe;
 }
@@ -451,16 +477,14 @@ static int set_up(struct gpupipe *gpupipe)
         .on_broken = on_broken,
     };
     struct epoll_event event = {.events = EPOLLIN};
-    int rc;
+    int rc = gpupipe->epoll_fd < 0 ? prepare(gpupipe) : 0;
 
-    gpupipe->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    gpupipe->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (gpupipe->wake_fd < 0 || gpupipe->epoll_fd < 0 ||
-        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_ADD, gpupipe->fd, &event) < 0 ||
-        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_ADD, gpupipe->wake_fd, &event) < 0) {
-        return -errno;
+    if (rc == 0 && epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_ADD, gpupipe->fd, &event) < 0) {
+        rc = -errno;
     }
-    rc = reader_create(&gpupipe->reader, GUARD_CLIENT, &callbacks, gpupipe);
+    if (rc == 0) {
+        rc = reader_create(&gpupipe->reader, GUARD_CLIENT, &callbacks, gpupipe);
+    }
     return rc < 0 ? rc : writer_create(&gpupipe->writer);
 }
 
@@ -469,15 +493,13 @@ static int take_hello(const msgpack_object *result, void *ret, struct failure *r
     return codec_unpack_hello_result(result, ret, ret_failure);
 }
 
-static int say_hello(struct gpupipe *gpupipe, const char *program, struct failure *ret_failure)
+static int say_hello(struct gpupipe *gpupipe, struct failure *ret_failure)
 {
-    struct msg_hello hello = {.api = API_LEVEL, .wants_structured = true};
     struct request request;
     int rc;
 
-    snprintf(hello.program, sizeof(hello.program), "%s", program == NULL ? "" : program);
     request_init(&request, gpupipe);
-    codec_pack_hello(&request.packer, request.msgid, &hello);
+    codec_pack_hello(&request.packer, request.msgid, &gpupipe->greeting);
     rc = connection_call(gpupipe, &request, NULL, take_hello, &gpupipe->hello, ret_failure);
     request_finish(&request);
     if (rc == 0 && gpupipe->hello.api_compatible > API_LEVEL) {
@@ -488,8 +510,7 @@ static int say_hello(struct gpupipe *gpupipe, const char *program, struct failur
     return rc;
 }
 
-int connection_start(struct gpupipe *gpupipe, int fd, const char *program,
-                     struct failure *ret_failure)
+int connection_start(struct gpupipe *gpupipe, int fd, struct failure *ret_failure)
 {
     int rc;
 
@@ -499,7 +520,7 @@ int connection_start(struct gpupipe *gpupipe, int fd, const char *program,
         rc = fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "cannot set up a connection: %s",
                   strerror(-rc));
     } else {
-        rc = say_hello(gpupipe, program, ret_failure);
+        rc = say_hello(gpupipe, ret_failure);
     }
     if (rc == 0) {
         rc = connection_check(gpupipe, ret_failure);

@@ -57,18 +57,18 @@ struct gpupipe {
     struct flight_list landed;     /* pushes to be reaped, of all jobs */
     struct flight_list reaped;     /* what the last gpupipe_reap() gave out points into them */
     struct search search;
-    struct msg_hello_result hello;
+    struct msg_hello greeting;     /* what we say ... */
+    struct msg_hello_result hello; /* ... and the daemon's answer */
 };
 
 /*
  * Set up a connection over fd, which becomes its own, and say hello.  On failure it is lost.
- * connection_create() makes one without a descriptor; NULL: out of memory.
+ * connection_create() makes one without a socket; NULL: out of memory.
  */
-struct gpupipe *connection_create(void);
+struct gpupipe *connection_create(const char *program);
 /* The last step of gpupipe_close(). */
 void connection_destroy(struct gpupipe *gpupipe);
-int connection_start(struct gpupipe *gpupipe, int fd, const char *program,
-                     struct failure *ret_failure);
+int connection_start(struct gpupipe *gpupipe, int fd, struct failure *ret_failure);
 
 /* Is this the process that opened it, and is it connected? */
 bool connection_is_ours(const struct gpupipe *gpupipe);
