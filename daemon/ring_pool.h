@@ -11,7 +11,8 @@
  * A mapping cannot be taken back from a client, so **what one connection had is never another's**:
  * it is reused there, or dropped, and dropping frees its pages whoever still has it mapped.  Not
  * even another program's of the same user: whoever frees pages of a ring (a hole punched, an
- * MADV_REMOVE) parts it from what a GPU has registered, for good, and nothing tells.
+ * MADV_REMOVE) parts it from what a GPU has registered, for good, and nothing tells.  Only a daemon
+ * that stops leaves the pages to who has them mapped: a program may not have read its results yet.
  *
  * *Stock* is one segment of LIMIT_RING_SIZE_DEFAULT that no client ever had, so that ring.open need
  * not wait for pages and registration; it is made at start, and again whenever it was taken.  Idle

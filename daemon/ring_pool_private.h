@@ -41,7 +41,8 @@ struct ring_lease {
     ring_pool_done *on_done;
     void *owner;
     uint32_t segment;
-    int fd; /* the table's while it has the segment; -errno: why there is none */
+    int fd;           /* the table's while it has the segment; -errno: why there is none */
+    bool keeps_pages; /* while it is cleared */
     uv_work_t work;
 };
 

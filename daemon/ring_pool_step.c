@@ -22,7 +22,7 @@ static void free_pages(uv_work_t *work)
 {
     struct ring_lease *lease = work->data;
 
-    if (lease->fd >= 0) {
+    if (lease->fd >= 0 && !lease->keeps_pages) {
         shm_punch(lease->fd, lease->size);
     }
 }
@@ -43,6 +43,7 @@ static void clear(struct ring_lease *lease, int fd)
 {
     lease->state = LEASE_CLEARING;
     lease->fd = fd;
+    lease->keeps_pages = lease->pool->is_closing;
     uv_queue_work(lease->pool->config.loop, &lease->work, free_pages, on_cleared);
 }
 
@@ -102,7 +103,8 @@ static void on_gone(void *owner, uint32_t segment, int fd)
     int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     (void)segment;
-    if (ours < 0) { /* no descriptor is left: better slowly than not at all */
+    if (ours < 0 && !lease->pool->is_closing) {
+        /* No descriptor is left: better slowly than not at all. */
         shm_punch(fd, lease->size);
     }
     clear(lease, ours);

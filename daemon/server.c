@@ -401,6 +401,8 @@ static void server_finish(struct server *server)
 {
     struct session *next;
 
+    /* Before its rings end, or it would empty them. */
+    ring_pool_close(server->ring_pool);
     for (struct session *session = server->sessions; session != NULL; session = next) {
         next = session_links(session)->next;
         session_flush(session);
@@ -408,7 +410,6 @@ static void server_finish(struct server *server)
     }
     listener_close(server);
     devices_finish(&server->devices);
-    ring_pool_close(server->ring_pool);
     server_turn_stop(server);
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);

@@ -333,6 +333,28 @@ static void test_a_short_last_record(void)
     CHECK_MEM(desc.out[0].data, hashes, 101 * 32);
 }
 
+/* They had become zeros under the eyes of a program that had not read them yet. */
+static void test_a_daemon_that_stops_leaves_the_results(void)
+{
+    struct gpupipe_ring *ring;
+    struct gpupipe_desc desc;
+    uint64_t size = MIB + random_below(MIB);
+    uint8_t *bytes = random_new(size);
+
+    start("256M");
+    ring = open_ring(8 * MIB);
+    GPUPIPE_INIT(&desc);
+    desc.job = open_job(ring, "copy", NULL, 0, GPUPIPE_TAIL_ERROR, 0);
+    desc.n_records = size;
+    desc.n_in = desc.n_out = 1;
+    desc.in[0] = (struct gpupipe_span){memcpy(take(ring, size), bytes, size), size};
+    desc.out[0] = (struct gpupipe_room){take(ring, size), size};
+    submit(&desc);
+    await_one();
+    harness_stop(daemon_);
+    CHECK_MEM(desc.out[0].data, bytes, size);
+}
+
 /* ---- texts, which differ in length, against themselves as a message ------------------------- */
 
 enum { N_TEXTS = 300, PERMUTATIONS = 16 };
@@ -510,6 +532,7 @@ static void test_a_daemon_without_rings(void)
 
 CHECK_MAIN(CHECK_TEST(test_pushes_in_two_rings), CHECK_TEST(test_a_hundred_thousand_pushes),
            CHECK_TEST(test_an_op_that_reduces), CHECK_TEST(test_a_short_last_record),
+           CHECK_TEST(test_a_daemon_that_stops_leaves_the_results),
            CHECK_TEST(test_an_input_whose_records_differ_in_length),
            CHECK_TEST(test_runs_go_through_a_ring), CHECK_TEST(test_a_run_that_reduces),
            CHECK_TEST(test_runs_that_are_refused), CHECK_TEST(test_a_daemon_without_rings))
