@@ -1,5 +1,5 @@
 /*
- * A connection's life as a program sees it: open, wait, wake, close.
+ * A connection's life as a program sees it: open, wait, wake, connect again, close.
  *
  * Threads: the one that owns the connection; gpupipe_wake() also others, and signal handlers.
  */
@@ -19,6 +19,13 @@
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
+/* RANGE is the path's own fault; all else means that nobody is there. */
+static int fail_to_find(struct failure *failure)
+{
+    failure->status = failure->status == STATUS_RANGE ? STATUS_RANGE : STATUS_LOST;
+    return -(int)failure->status;
+}
+
 int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const char *program)
 {
     struct gpupipe *gpupipe = connection_create(program);
@@ -31,8 +38,7 @@ int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const ch
     }
     rc = search_connect(socket_path, &gpupipe->search, &failure);
     if (rc < 0) {
-        /* RANGE is the path's own fault; all else means that nobody is there. */
-        failure.status = failure.status == STATUS_RANGE ? STATUS_RANGE : STATUS_LOST;
+        rc = fail_to_find(&failure);
         connection_lose(gpupipe, &failure);
     } else {
         rc = connection_start(gpupipe, rc, &failure);
@@ -64,10 +70,71 @@ void gpupipe_close(struct gpupipe *gpupipe)
     connection_destroy(gpupipe);
 }
 
-/* Waits that rings may satisfy before the socket is looked at; not tuned. */
-#define LOOKS_PER_TURN 16
+/* ---- connecting again ---------------------------------------------------------------------- */
+
+/* Nobody may have met the loss yet. */
+static int check_is_lost(struct gpupipe *gpupipe, struct failure *ret_failure)
+{
+    int rc;
+
+    do {
+        rc = connection_turn(gpupipe, 0, CONNECTION_IGNORE_WAKES, ret_failure);
+    } while (rc > 0);
+    if (rc == 0) {
+        connection_announce(gpupipe);
+        return fail(ret_failure, STATUS_MISUSE, NULL,
+                    "the connection is not lost, and goes on; gpupipe_close() ends it");
+    }
+    if (!connection_is_ours(gpupipe)) {
+        return rc;
+    }
+    if (gpupipe->search.n_tried == 0) {
+        return fail(ret_failure, STATUS_MISUSE, NULL,
+                    "the connection came as a descriptor: there is no path to connect to again");
+    }
+    return 0;
+}
+
+/* The descriptor, or a negative status. */
+static int connect_again(struct gpupipe *gpupipe, struct failure *ret_failure)
+{
+    struct failure reason;
+    int fd = search_again(&gpupipe->search, &reason);
+
+    if (fd >= 0) {
+        return fd;
+    }
+    if (reason.status == STATUS_NOT_FOUND) {
+        return fail(ret_failure, STATUS_LOST, reason.field,
+                    "%.150s; start gpupiped there, then try again", reason.message);
+    }
+    *ret_failure = reason;
+    return fail_to_find(ret_failure);
+}
+
+int gpupipe_reconnect(struct gpupipe *gpupipe)
+{
+    struct failure failure;
+    int rc = check_is_lost(gpupipe, &failure);
+
+    if (rc == 0) {
+        rc = connect_again(gpupipe, &failure);
+    }
+    if (rc >= 0) {
+        rc = connection_restart(gpupipe, rc, &failure);
+    }
+    if (rc == 0) {
+        /* The library's own; a daemon that had none may have one now. */
+        gpupipe_ring_close(STEAL(gpupipe->run_ring));
+        gpupipe->has_no_run_ring = false;
+    }
+    return error_record(gpupipe, rc, &failure);
+}
 
 /* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Waits that rings may satisfy before the socket is looked at; not tuned. */
+#define LOOKS_PER_TURN 16
 
 int gpupipe_get_fd(const struct gpupipe *gpupipe)
 {
@@ -141,6 +208,11 @@ void gpupipe_wake(struct gpupipe *gpupipe)
 }
 
 /* ---- what the daemon says of itself -------------------------------------------------------- */
+
+uint64_t gpupipe_epoch(const struct gpupipe *gpupipe)
+{
+    return gpupipe->hello.epoch;
+}
 
 uint64_t gpupipe_limit(const struct gpupipe *gpupipe, const char *name)
 {

@@ -17,8 +17,9 @@
  *
  * Errors: functions that can fail return a negative enum gpupipe_status, and gpupipe_last_error()
  * has the details.  Once the connection is lost every call fails with GPUPIPE_ERROR_LOST and the
- * reason of the loss: what was under way comes back from gpupipe_reap() with it, and open again is
- * what helps.  Nothing is printed, no signal is raised or handled, no thread is started.
+ * reason of the loss: what was under way comes back from gpupipe_reap() with it, and
+ * gpupipe_reconnect() is what helps.  Nothing is printed, no signal is raised or handled, no thread
+ * is started.
  *
  * Threads: a connection, its jobs and what they return belong to one thread at a time; several
  * connections are independent.  Only gpupipe_wake() may be called by another thread.  After fork()
@@ -125,10 +126,33 @@ int gpupipe_open(struct gpupipe **ret_gpupipe, const char *socket_path, const ch
 void gpupipe_close(struct gpupipe *gpupipe);
 
 /*
- * One descriptor for the connection's whole life, to be polled for POLLIN (level-triggered) and for
- * nothing else: it is ready when gpupipe_dispatch() has work, after gpupipe_wake(), and for good
- * once the connection is lost, also where gpupipe_open() failed (-1 if that had no descriptor).
- * Before waiting on it, reap until nothing is left.
+ * Connect again once the connection is lost, to the same path; where gpupipe_open() has failed,
+ * this tries the same again.  gpupipe_get_fd() stays as it is, gpupipe_limit() is the new daemon's.
+ * Nothing in the library does this by itself, or waits for a daemon to come back.  Blocks.
+ *
+ * What the lost connection had is not sent again.  Pushes that were under way have come, or will,
+ * out of gpupipe_reap(): each once, before all later ones, with LOST or with what was back before
+ * the loss.  Its jobs and rings take no more (MISUSE), and remain the program's to free and to
+ * close, when it likes.  Until then a ring's memory stays where it is, with what lies in it; only
+ * a daemon that lives on, and has hung up, empties it (zeros).  Constants are gone, and their ids
+ * may become those of others: put them again.
+ *
+ * On failure nothing has changed, and it can be tried again: gpupipe_last_error() says what is
+ * wrong with which path (LOST), or what came of saying hello there (BUSY, VERSION).  MISUSE: the
+ * connection is not lost; it goes on.
+ */
+int gpupipe_reconnect(struct gpupipe *gpupipe);
+
+/* Differs between two starts of the daemon: after gpupipe_reconnect() it tells whether this is
+ * another one.  The last one's while the connection is lost; 0 if there never was one. */
+uint64_t gpupipe_epoch(const struct gpupipe *gpupipe);
+
+/*
+ * One descriptor for the connection's whole life, reconnects included, to be polled for POLLIN
+ * (level-triggered) and for nothing else: it is ready when gpupipe_dispatch() has work, after
+ * gpupipe_wake() and gpupipe_reconnect(), and while the connection is lost, also where
+ * gpupipe_open() failed (-1 if that had no descriptor).  Before waiting on it, reap until nothing
+ * is left.
  */
 int gpupipe_get_fd(const struct gpupipe *gpupipe);
 

@@ -10,9 +10,12 @@
  * wake_fd.  A call that blocks does not look at wake_fd, so a wake-up lasts until the program
  * waits.
  *
- * States: open, then lost.  A loss ends every call and job with its reason, once, outside of the
- * reader's callbacks.  When only writing fails (the daemon has closed its end), what it said before
- * is still read, because that is where the reason stands.
+ * States: open, then lost; open again after connection_restart().  A loss ends every call and job
+ * with its reason, once, outside of the reader's callbacks.  When only writing fails (the daemon
+ * has closed its end), what it said before is still read, because that is where the reason stands.
+ *
+ * What a connection has with one socket ends with it: jobs and rings are marked as lost, and what
+ * comes through the next socket, which counts its jobs and rings from one again, is not for them.
  *
  * Threads: the one that owns the connection.
  */
@@ -515,6 +518,9 @@ int connection_start(struct gpupipe *gpupipe, int fd, struct failure *ret_failur
     int rc;
 
     gpupipe->fd = fd;
+    gpupipe->is_lost = gpupipe->is_peer_gone = gpupipe->wants_to_write = false;
+    gpupipe->stray = (struct failure){0};
+    gpupipe->hello = (struct msg_hello_result){0};
     rc = set_up(gpupipe);
     if (rc < 0) {
         rc = fail(ret_failure, STATUS_OUT_OF_MEMORY, NULL, "cannot set up a connection: %s",
@@ -532,6 +538,34 @@ int connection_start(struct gpupipe *gpupipe, int fd, struct failure *ret_failur
     }
     if (rc < 0 && !gpupipe->is_lost) {
         connection_lose(gpupipe, ret_failure);
+    }
+    return rc;
+}
+
+/* Let go of the socket, and of what has been read from it. */
+static void detach(struct gpupipe *gpupipe)
+{
+    if (gpupipe->fd >= 0) {
+        /* Closing it is not enough: a child may have it, too. */
+        epoll_ctl(gpupipe->epoll_fd, EPOLL_CTL_DEL, gpupipe->fd, NULL);
+        close_fd(&gpupipe->fd);
+        gpupipe->fd = -1;
+    }
+    reader_destroy(STEAL(gpupipe->reader));
+}
+
+int connection_restart(struct gpupipe *gpupipe, int fd, struct failure *ret_failure)
+{
+    const struct msg_hello_result hello = gpupipe->hello;
+    const struct failure loss = gpupipe->loss;
+    int rc;
+
+    detach(gpupipe);
+    rc = connection_start(gpupipe, fd, ret_failure);
+    if (rc < 0) {
+        detach(gpupipe);
+        gpupipe->hello = hello;
+        gpupipe->loss = loss;
     }
     return rc;
 }

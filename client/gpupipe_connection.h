@@ -51,11 +51,12 @@ struct gpupipe {
     struct call *calls;
     struct gpupipe_job *jobs;
     struct gpupipe_ring *rings;
-    struct gpupipe_ring *run_ring; /* of them, for gpupipe_run(); NULL until it is wanted ... */
-    bool has_no_run_ring;          /* ... and if the daemon has none for us */
-    uint32_t n_looks;              /* into rings, by gpupipe_wait() */
-    struct flight_list landed;     /* pushes to be reaped, of all jobs */
-    struct flight_list reaped;     /* what the last gpupipe_reap() gave out points into them */
+    struct gpupipe_ring *lost_rings; /* with an earlier socket, and not closed yet */
+    struct gpupipe_ring *run_ring;   /* of them, for gpupipe_run(); NULL until it is wanted ... */
+    bool has_no_run_ring;            /* ... and if the daemon has none for us */
+    uint32_t n_looks;                /* into rings, by gpupipe_wait() */
+    struct flight_list landed;       /* pushes to be reaped, of all jobs */
+    struct flight_list reaped;       /* what the last gpupipe_reap() gave out points into them */
     struct search search;
     struct msg_hello greeting;     /* what we say ... */
     struct msg_hello_result hello; /* ... and the daemon's answer */
@@ -69,6 +70,8 @@ struct gpupipe *connection_create(const char *program);
 /* The last step of gpupipe_close(). */
 void connection_destroy(struct gpupipe *gpupipe);
 int connection_start(struct gpupipe *gpupipe, int fd, struct failure *ret_failure);
+/* The same of one that is lost; on failure it is as it was. */
+int connection_restart(struct gpupipe *gpupipe, int fd, struct failure *ret_failure);
 
 /* Is this the process that opened it, and is it connected? */
 bool connection_is_ours(const struct gpupipe *gpupipe);

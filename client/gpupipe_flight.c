@@ -247,6 +247,10 @@ static int check_push(const struct gpupipe *gpupipe, const struct gpupipe_desc *
     if (job == NULL || job->gpupipe != gpupipe) {
         return fail(ret_failure, STATUS_MISUSE, "job", "a push names a job of this connection");
     }
+    if (job->is_lost) {
+        return fail(ret_failure, STATUS_MISUSE, "job",
+                    "the job was lost with an earlier connection: free it, and open another");
+    }
     if (job->has_done && job->error.shown.status != GPUPIPE_OK) {
         *ret_failure = job->error.failure;
         return job->error.shown.status;

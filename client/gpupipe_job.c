@@ -1,8 +1,8 @@
 /*
  * Streaming jobs: opened, ended, cancelled, freed, and how they end.
  *
- * States of a job: open, ended (job.close or job.cancel sent), over (`has_done`).  A lost
- * connection makes it over.
+ * States of a job: open, ended (job.close or job.cancel sent), over (`has_done`), lost.  A lost
+ * connection makes it over as well: after a reconnect its number may be another job's.
  *
  * Threads: the one that owns the connection.
  */
@@ -30,7 +30,7 @@ static struct gpupipe_job *find_job(struct gpupipe *gpupipe, uint64_t id)
 {
     struct gpupipe_job *job = gpupipe->jobs;
 
-    while (job != NULL && job->shape.job != id) {
+    while (job != NULL && (job->is_lost || job->shape.job != id)) {
         job = job->next;
     }
     return job;
@@ -175,6 +175,7 @@ void job_on_loss(struct gpupipe *gpupipe)
             flight_lose(job->flying.first, &gpupipe->loss);
         }
         end_with_failure(job, &gpupipe->loss);
+        job->is_lost = true;
     }
 }
 
@@ -340,11 +341,7 @@ static int check_ring(const struct gpupipe *gpupipe, const struct gpupipe_ring *
     if (ring->gpupipe != gpupipe) {
         return fail(ret_failure, STATUS_MISUSE, "ring", "the ring is another connection's");
     }
-    if (ring->is_closed) {
-        *ret_failure = ring->failure;
-        return -(int)ring->failure.status;
-    }
-    return 0;
+    return rings_check(ring, ret_failure);
 }
 
 int gpupipe_job_open(struct gpupipe_job **ret_job, struct gpupipe *gpupipe, const char *op,

@@ -37,6 +37,7 @@ struct gpupipe_job {
     struct errand cancel;
     bool is_ended;
     bool has_done;
+    bool is_lost; /* it went with the connection */
     struct msg_job_done done;
     struct error error; /* done.failure, or that it was cancelled */
     void *result[LIMIT_OUT];

@@ -11,8 +11,10 @@
  * A push waits in a slot.  Its tag in the queues is its slot's number and, above, how many were
  * submitted before it, so that a completion that nobody waits for is found out.
  *
- * States of a ring: open, then closed by the daemon (it broke a rule) or with the connection.  What
- * had come back by then lands as it is; all else fails with the reason.
+ * States of a ring: open, then closed by the daemon (it broke a rule), then lost with the
+ * connection, which may also come at once.  What had come back by then lands as it is; all else
+ * fails with the reason.  Of a lost ring there is only the memory, until the program closes it:
+ * its number may be another ring's after a reconnect, and its queues are not looked into.
  *
  * Threads: the one that owns the connection.
  */
@@ -287,21 +289,28 @@ void rings_on_closed(struct gpupipe *gpupipe, const struct msg_ring_closed *clos
     }
 }
 
-void rings_on_loss(struct gpupipe *gpupipe)
-{
-    for (struct gpupipe_ring *ring = gpupipe->rings; ring != NULL; ring = ring->next) {
-        take_from(ring);
-        close_with(ring, &gpupipe->loss);
-    }
-}
-
 static void unlink_ring(struct gpupipe_ring *ring)
 {
-    for (struct gpupipe_ring **link = &ring->gpupipe->rings; *link != NULL; link = &(*link)->next) {
-        if (*link == ring) {
-            *link = ring->next;
-            break;
-        }
+    struct gpupipe_ring **link = ring->is_lost ? &ring->gpupipe->lost_rings : &ring->gpupipe->rings;
+
+    while (*link != ring) {
+        link = &(*link)->next;
+    }
+    *link = ring->next;
+}
+
+void rings_on_loss(struct gpupipe *gpupipe)
+{
+    while (gpupipe->rings != NULL) {
+        struct gpupipe_ring *ring = gpupipe->rings;
+
+        take_from(ring);
+        close_with(ring, &gpupipe->loss);
+        drop_doorbell(ring);
+        unlink_ring(ring);
+        ring->is_lost = true;
+        ring->next = gpupipe->lost_rings;
+        gpupipe->lost_rings = ring;
     }
 }
 
@@ -314,14 +323,20 @@ static void free_ring(struct gpupipe_ring *ring)
     free(ring);
 }
 
+static void destroy_list(struct gpupipe_ring *ring)
+{
+    while (ring != NULL) {
+        struct gpupipe_ring *next = ring->next;
+
+        free_ring(ring);
+        ring = next;
+    }
+}
+
 void rings_destroy_all(struct gpupipe *gpupipe)
 {
-    while (gpupipe->rings != NULL) {
-        struct gpupipe_ring *ring = gpupipe->rings;
-
-        gpupipe->rings = ring->next;
-        free_ring(ring);
-    }
+    destroy_list(STEAL(gpupipe->rings));
+    destroy_list(STEAL(gpupipe->lost_rings));
 }
 
 static void post_close(struct gpupipe *gpupipe, uint64_t id)
@@ -351,7 +366,7 @@ void gpupipe_ring_close(struct gpupipe_ring *ring)
         /* A loss ends these as well. */
         (void)connection_turn(gpupipe, -1, CONNECTION_IGNORE_WAKES, &failure);
     }
-    if (connection_check(gpupipe, &failure) == 0) {
+    if (!ring->is_lost) {
         post_close(gpupipe, ring->id);
     }
     drop_doorbell(ring);
@@ -543,6 +558,24 @@ int gpupipe_ring_open(struct gpupipe_ring **ret_ring, struct gpupipe *gpupipe, u
     return error_record(gpupipe, rc, &failure);
 }
 
+int rings_check(const struct gpupipe_ring *ring, struct failure *ret_failure)
+{
+    int rc = connection_check(ring->gpupipe, ret_failure);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (ring->is_lost) {
+        return fail(ret_failure, STATUS_MISUSE, "ring",
+                    "the ring was lost with an earlier connection: close it, and open another");
+    }
+    if (ring->is_closed) {
+        *ret_failure = ring->failure;
+        return -(int)ring->failure.status;
+    }
+    return 0;
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 void *rings_alloc(struct gpupipe_ring *ring, uint64_t size, struct failure *ret_failure)
@@ -572,11 +605,8 @@ void *gpupipe_ring_alloc(struct gpupipe_ring *ring, uint64_t size)
 {
     struct failure failure;
     void *data = NULL;
-    int rc = connection_check(ring->gpupipe, &failure);
 
-    if (rc == 0 && ring->is_closed) {
-        failure = ring->failure;
-    } else if (rc == 0) {
+    if (rings_check(ring, &failure) == 0) {
         data = rings_alloc(ring, size, &failure);
     }
     (void)error_record(ring->gpupipe, data == NULL ? -1 : 0, &failure);

@@ -26,6 +26,7 @@ struct gpupipe_ring {
     bool is_closed;         /* nothing can be submitted any more ... */
     struct failure failure; /* ... for this reason */
     uint64_t awake_ns;      /* the daemon waits for urgent work without sleeping; 0: it sleeps */
+    bool is_lost;           /* it went with the connection, and is in its lost_rings */
     uint32_t n_flying;
     uint32_t n_urgent; /* of them */
     uint64_t n_submitted;
@@ -36,6 +37,8 @@ struct gpupipe_ring {
 /* Without touching its data beforehand, as gpupipe_ring_open() does. */
 int rings_open(struct gpupipe *gpupipe, uint64_t size, const char *device,
                struct gpupipe_ring **ret_ring, struct failure *ret_failure);
+/* Are ring and connection open? */
+int rings_check(const struct gpupipe_ring *ring, struct failure *ret_failure);
 void *rings_alloc(struct gpupipe_ring *ring, uint64_t size, struct failure *ret_failure);
 
 /* How a set of devices is called: by.backend and by.device. */
@@ -60,6 +63,6 @@ bool rings_heed(struct gpupipe *gpupipe, const struct pollfd *fds);
 
 /* The daemon has closed one. */
 void rings_on_closed(struct gpupipe *gpupipe, const struct msg_ring_closed *closed);
-/* What has come back by now lands; all else is lost. */
+/* What has come back by now lands; all else is lost, and all rings with it. */
 void rings_on_loss(struct gpupipe *gpupipe);
 void rings_destroy_all(struct gpupipe *gpupipe);

@@ -48,18 +48,35 @@ static uint32_t list_candidates(const char *socket_path, struct search *search)
     return n_candidates;
 }
 
-int search_connect(const char *socket_path, struct search *ret_search, struct failure *ret_failure)
+/* The candidates from this one on, until one is connected. */
+static int try_from(struct search *search, uint32_t first, uint32_t n_candidates,
+                    struct failure *ret_failure)
 {
-    uint32_t n_candidates = list_candidates(socket_path, ret_search);
     int fd = -1;
 
-    while (fd < 0 && ret_search->n_tried < n_candidates) {
-        uint32_t i = ret_search->n_tried++;
+    search->n_tried = first;
+    while (fd < 0 && search->n_tried < n_candidates) {
+        uint32_t i = search->n_tried++;
 
-        fd = channel_connect(ret_search->tried[i].path, &ret_search->tried[i].failure);
+        fd = channel_connect(search->tried[i].path, &search->tried[i].failure);
     }
     if (fd < 0) {
-        *ret_failure = ret_search->tried[ret_search->n_tried - 1].failure;
+        *ret_failure = search->tried[search->n_tried - 1].failure;
+        return fd;
     }
+    search->has_found = true;
     return fd;
+}
+
+int search_connect(const char *socket_path, struct search *ret_search, struct failure *ret_failure)
+{
+    return try_from(ret_search, 0, list_candidates(socket_path, ret_search), ret_failure);
+}
+
+int search_again(struct search *search, struct failure *ret_failure)
+{
+    uint32_t n_candidates = search->n_tried;
+
+    /* Not another daemon behind the program's back. */
+    return try_from(search, search->has_found ? n_candidates - 1 : 0, n_candidates, ret_failure);
 }

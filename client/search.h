@@ -7,6 +7,7 @@
 
 #include "proto/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SEARCH_PATH_SIZE  256
@@ -15,6 +16,7 @@
 /* Where a daemon was looked for, and what came of it. */
 struct search {
     uint32_t n_tried; /* the last one tried is the one in use, if any is */
+    bool has_found;   /* somebody listened on that one, now or earlier */
     struct {
         char path[SEARCH_PATH_SIZE];
         const char *why; /* "--socket", "GPUPIPE_SOCKET", ... */
@@ -28,3 +30,8 @@ struct search {
  * in any case.
  */
 int search_connect(const char *socket_path, struct search *ret_search, struct failure *ret_failure);
+/*
+ * The same again, whatever the environment is now: where it was connected, if it ever was, else
+ * wherever it has tried.
+ */
+int search_again(struct search *search, struct failure *ret_failure);
