@@ -1,6 +1,7 @@
 /*
  * A streaming job in a loop of one's own: the SHA-256 of every 4 KiB of the standard input, of any
- * length, while input, daemon and output all move at the same time.
+ * length, while input, daemon and output all move at the same time.  A daemon that goes away is
+ * waited for, and what it had not done is done by the next.
  *
  *     cc poll_loop.c $(pkg-config --cflags --libs gpupipe) && ./a.out <FILE
  */
@@ -26,6 +27,8 @@ struct push {
 static struct gpupipe *gpupipe;
 static struct gpupipe_job *job;
 static struct push pushes[PUSHES];
+static unsigned next;   /* to be filled and submitted */
+static unsigned oldest; /* whose output comes next */
 static int is_at_end;
 
 static void fail(void)
@@ -85,6 +88,10 @@ static void reap(void)
     while (gpupipe_reap(gpupipe, &completion, 1) == 1) {
         struct push *push = &pushes[completion.tag];
 
+        push->is_under_way = 0;
+        if (completion.status == GPUPIPE_ERROR_LOST) {
+            continue; /* its input is still there, for recover() */
+        }
         if (completion.error != NULL) {
             fprintf(stderr, "%s\n", completion.error->message);
             exit(1);
@@ -92,8 +99,8 @@ static void reap(void)
         for (uint64_t i = 0; i < completion.out_size[0]; i++) {
             printf("%02x%s", push->out[i], i % 32 == 31 ? "\n" : "");
         }
-        push->is_under_way = 0;
         push->filled = 0;
+        oldest = (oldest + 1) % PUSHES;
     }
 }
 
@@ -106,18 +113,32 @@ static void open_job(void)
     opts.tail = GPUPIPE_TAIL_SHORT;
     opts.priority = GPUPIPE_BULK;
     opts.window = PUSHES;
-    if (gpupipe_open(&gpupipe, NULL, "poll_loop") < 0 ||
-        gpupipe_job_open(&job, gpupipe, "sha256", &block, 1, &opts) < 0) {
+    if (gpupipe_job_open(&job, gpupipe, "sha256", &block, 1, &opts) < 0) {
         fail();
     }
+}
+
+/* All pushes are back: go on with the first that was not done, in another job. */
+static void recover(void)
+{
+    gpupipe_job_free(job);
+    while (gpupipe_reconnect(gpupipe) < 0) {
+        fprintf(stderr, "%s\n", gpupipe_last_error(gpupipe)->message);
+        sleep(1);
+    }
+    open_job();
+    next = oldest;
 }
 
 int main(void)
 {
     struct gpupipe_outcome outcome;
     struct pollfd fds[2];
-    unsigned next = 0;
+    int is_lost;
 
+    if (gpupipe_open(&gpupipe, NULL, "poll_loop") < 0) {
+        fail();
+    }
     open_job();
     GPUPIPE_INIT(&outcome);
     fds[0].events = fds[1].events = POLLIN;
@@ -140,10 +161,11 @@ int main(void)
         if (fds[1].fd >= 0 && fds[1].revents != 0) {
             fill(push);
         }
-        if (gpupipe_dispatch(gpupipe, 0) < 0) {
-            fail();
-        }
+        is_lost = gpupipe_dispatch(gpupipe, 0) == GPUPIPE_ERROR_LOST;
         reap();
+        if (is_lost) {
+            recover();
+        }
     }
     if (outcome.error != NULL) {
         fprintf(stderr, "%s\n", outcome.error->message);

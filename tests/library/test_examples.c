@@ -4,6 +4,7 @@
 #include "tests/random.h"
 #include "tests/reference.h"
 
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -90,6 +91,52 @@ static void test_they_compute_what_they_say(void)
     run_sum("", 10000000 + random_below(6000000));
 }
 
+/* How far it has read its standard input, a file. */
+static size_t n_read(pid_t pid)
+{
+    const char *text = harness_proc(pid, "fdinfo/0");
+
+    return text == NULL ? 0 : strtoul(text + strlen("pos:"), NULL, 10);
+}
+
+static void kill_daemon(void)
+{
+    const char *const options[] = {
+        "--backend", harness_backend(), "--devices", harness_devices(), "--pinned-pool", "64M",
+        NULL};
+
+    harness_signal(daemon_, SIGKILL);
+    CHECK_EQ(harness_wait_exit(daemon_), 128 + SIGKILL);
+    harness_launch(daemon_, options);
+}
+
+/* All of a small file is under way, or of a large one what its eight pushes of 64 records hold. */
+static void test_poll_loop_outlives_the_daemon(void)
+{
+    const size_t most = 8 * 64 * BLOCK;
+    size_t sizes[] = {most / 2 + random_below(most / 3), 2 * most + random_below(most)};
+    uint8_t *bytes = random_new(sizes[1]);
+
+    daemon_ = harness_start();
+    for (int i = 0; i < 2; i++) {
+        const char *text;
+        size_t text_size;
+        pid_t pid;
+
+        harness_write(daemon_, "in", bytes, sizes[i]);
+        harness_pause(harness_await_worker(daemon_, 0));
+        pid = harness_shell_begin(daemon_, "exec %s <in >hashes", program("poll_loop"));
+        HARNESS_WAIT(n_read(pid) == (sizes[i] < most ? sizes[i] : most));
+        kill_daemon();
+        harness_shell_end(daemon_, pid, &output);
+        if (output.code != 0) {
+            CHECK_FAIL("poll_loop ended with %d: %s", output.code, output.err);
+        }
+        text = harness_read(daemon_, "hashes", &text_size);
+        check_hashes(text, text_size, bytes, sizes[i]);
+    }
+}
+
 static void test_nothing_to_do(void)
 {
     daemon_ = harness_start();
@@ -129,5 +176,6 @@ static void test_they_are_clean_under_valgrind(void)
     run_sum(valgrind, 2000000);
 }
 
-CHECK_MAIN(CHECK_TEST(test_they_compute_what_they_say), CHECK_TEST(test_nothing_to_do),
+CHECK_MAIN(CHECK_TEST(test_they_compute_what_they_say),
+           CHECK_TEST(test_poll_loop_outlives_the_daemon), CHECK_TEST(test_nothing_to_do),
            CHECK_TEST(test_they_say_what_is_wrong), CHECK_TEST(test_they_are_clean_under_valgrind))
