@@ -179,7 +179,7 @@ int gpupipe_wait(struct gpupipe *gpupipe, int64_t timeout_ns)
     int rc = 1;
 
     look_into_rings(gpupipe);
-    if (!connection_has_news(gpupipe)) {
+    if (!connection_has_news(gpupipe) && connection_is_ours(gpupipe)) {
         rings_await_urgent(gpupipe, timeout_ns);
     }
     while (!connection_has_news(gpupipe) && rc > 0) {

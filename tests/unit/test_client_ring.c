@@ -643,6 +643,35 @@ static void test_a_child_leaves_the_ring_alone(void)
     check_server();
 }
 
+/* It looked for the parent's urgent pushes, and took them. */
+static void test_a_child_takes_no_urgent_pushes(void)
+{
+    int status;
+    pid_t pid;
+
+    script = (struct fake_script){FAKE_SCRIPT, .is_awake = true};
+    open_job_in_ring(1000);
+    CHECK_EQ(submit(&works[0]), 1);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        int n_refused = 0;
+
+        while (n_refused < 500 && gpupipe_wait(gpupipe, -1) == GPUPIPE_ERROR_MISUSE) {
+            n_refused++;
+        }
+        gpupipe_close(gpupipe);
+        _exit(n_refused == 500 ? 0 : 1);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    for (int n_back = 0; n_back < 1; n_back += reap()) {
+        CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+    }
+    check_output(&works[0]);
+    check_server();
+}
+
 CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_completions_in_any_order),
            CHECK_TEST(test_urgent_pushes), CHECK_TEST(test_one_credit),
            CHECK_TEST(test_pushes_without_records), CHECK_TEST(test_a_job_that_reduces),
@@ -659,4 +688,5 @@ CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_completions_in_a
            CHECK_TEST(test_zeros_behind_a_short_record), CHECK_TEST(test_memory_of_a_ring),
            CHECK_TEST(test_rings_that_are_not_to_be_had), CHECK_TEST(test_another_connections_ring),
            CHECK_TEST(test_options_of_an_older_program),
-           CHECK_TEST(test_a_child_leaves_the_ring_alone))
+           CHECK_TEST(test_a_child_leaves_the_ring_alone),
+           CHECK_TEST(test_a_child_takes_no_urgent_pushes))
