@@ -53,6 +53,9 @@ void gpupipe_close(struct gpupipe *gpupipe)
     if (gpupipe == NULL) {
         return;
     }
+    /* Before the doorbells: a ring whose doorbell alone is closed has broken its rules. */
+    close_fd(&gpupipe->fd);
+    gpupipe->fd = -1;
     if (!gpupipe->is_lost) {
         fail(&failure, STATUS_CANCELLED, NULL, "the connection is being closed");
         connection_lose(gpupipe, &failure);
@@ -66,7 +69,6 @@ void gpupipe_close(struct gpupipe *gpupipe)
     }
     close_fd(&gpupipe->epoll_fd);
     close_fd(&gpupipe->wake_fd);
-    close_fd(&gpupipe->fd);
     connection_destroy(gpupipe);
 }
 

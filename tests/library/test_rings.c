@@ -4,6 +4,7 @@
 #include "tests/harness.h"
 #include "tests/random.h"
 #include "tests/reference.h"
+#include "tests/wire.h"
 
 #include <malloc.h>
 
@@ -530,9 +531,37 @@ static void test_a_daemon_without_rings(void)
     check_saxpy_run(500000, "inline");
 }
 
+/* Its rings, with work under way, go with the connection: that breaks no rule. */
+static void test_a_closed_connection_breaks_no_ring(void)
+{
+    const uint64_t n_bytes = MIB;
+    struct wire *wire;
+
+    start("256M");
+    wire = wire_connect(harness_socket(daemon_));
+    for (int round = 0; round < 20; round++) {
+        struct gpupipe_ring *ring = open_ring(4 * MIB);
+        struct gpupipe_desc desc;
+
+        GPUPIPE_INIT(&desc);
+        desc.job = open_job(ring, "copy", NULL, 0, GPUPIPE_TAIL_ERROR, 0);
+        desc.n_in = desc.n_out = 1;
+        desc.n_records = n_bytes;
+        desc.in[0] = (struct gpupipe_span){take(ring, n_bytes), n_bytes};
+        desc.out[0] = (struct gpupipe_room){take(ring, n_bytes), n_bytes};
+        CHECK_EQ(gpupipe_submit(gpupipe, &desc, 1), 1);
+        gpupipe_close(gpupipe);
+        check_ok(gpupipe_open(&gpupipe, harness_socket(daemon_), "test"));
+    }
+    HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "rings") == 0);
+    CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "rings_total"), 20);
+    CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "rings_broken"), 0);
+}
+
 CHECK_MAIN(CHECK_TEST(test_pushes_in_two_rings), CHECK_TEST(test_a_hundred_thousand_pushes),
            CHECK_TEST(test_an_op_that_reduces), CHECK_TEST(test_a_short_last_record),
            CHECK_TEST(test_a_daemon_that_stops_leaves_the_results),
            CHECK_TEST(test_an_input_whose_records_differ_in_length),
            CHECK_TEST(test_runs_go_through_a_ring), CHECK_TEST(test_a_run_that_reduces),
-           CHECK_TEST(test_runs_that_are_refused), CHECK_TEST(test_a_daemon_without_rings))
+           CHECK_TEST(test_runs_that_are_refused), CHECK_TEST(test_a_daemon_without_rings),
+           CHECK_TEST(test_a_closed_connection_breaks_no_ring))
