@@ -286,7 +286,10 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
         return;
     }
     if (is_closed) {
-        break_ring(link, "the client closed its doorbell");
+        /* With its connection no rule is broken, and its end is about to be noticed. */
+        if (!session_has_hung_up(link->session)) {
+            break_ring(link, "the client closed its doorbell");
+        }
         return;
     }
     ring_awake(link->queues);

@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -438,6 +439,13 @@ uid_t session_uid(const struct session *session)
 int session_fd(const struct session *session)
 {
     return session->fd;
+}
+
+bool session_has_hung_up(const struct session *session)
+{
+    struct pollfd peer = {.fd = session->fd, .events = POLLRDHUP};
+
+    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 uint64_t session_number(const struct session *session)

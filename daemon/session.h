@@ -57,6 +57,8 @@ struct user *session_user(const struct session *session);
 uid_t session_uid(const struct session *session);
 /* Its socket. */
 int session_fd(const struct session *session);
+/* Has the client closed its end of it, as far as the kernel knows? */
+bool session_has_hung_up(const struct session *session);
 /* Of no other, ever. */
 uint64_t session_number(const struct session *session);
 bool session_wants_structured(const struct session *session);
