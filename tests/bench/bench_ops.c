@@ -580,11 +580,13 @@ int main(int argc, char **argv)
         {"rounds", "N", "rounds", "7", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
         {"json", "FILE", "write the figures there as well", .text = &options.json},
     };
-    static struct bench bench = {.options = &options};
+    /* Not initialised: its zeros would lie in the program, hundreds of KiB. */
+    static struct bench bench;
     struct bench_report *report;
 
     bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
                        "Each op with its data at hand: one core, a library, the workers.");
+    bench.options = &options;
     RIG_GUARD();
     start(&bench);
     report = bench_report_create("ops", options.json);

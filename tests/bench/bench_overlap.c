@@ -275,10 +275,11 @@ int main(int argc, char **argv)
         {"rounds", "N", "rounds", "7", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
         {"json", "FILE", "write the figures there as well", .text = &options.json},
     };
-    static struct bench bench = {.options = &options};
+    static struct bench bench;
 
     bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
                        "What CUDA does for a pipeline, and what it does not.");
+    bench.options = &options;
     if (!has_device()) {
         printf("skipped: no GPU\n");
         return EXIT_SKIPPED;

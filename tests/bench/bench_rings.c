@@ -135,10 +135,11 @@ int main(int argc, char **argv)
         {"rounds", "N", "rounds", "9", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
         {"json", "FILE", "write the figures there as well", .text = &options.json},
     };
-    static struct bench bench = {.options = &options};
+    static struct bench bench;
 
     bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
                        "Data in a ring of a private gpupiped against data through its socket.");
+    bench.options = &options;
     bench.daemon.ring_pool = "2G";
     bench_daemon_start(&bench.daemon, NULL, options.backend);
     ring_stream_open(&bench.ring, bench.daemon.socket_path, 2 * options.size);

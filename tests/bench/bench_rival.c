@@ -362,11 +362,12 @@ int main(int argc, char **argv)
          CONTEST_ROUNDS_MAX, .count = &options.n_search_rounds},
         {"json", "FILE", "write the figures there as well", .text = &options.json},
     };
-    static struct bench bench = {.options = &options};
+    static struct bench bench;
 
     bench_options_read(
         argc, argv, table, ARRAY_SIZE(table), NULL,
         "The GPU worker and the daemon against direct pipelines, the link and an echo.");
+    bench.options = &options;
     RIG_GUARD();
     start(&bench);
     measure(&bench);

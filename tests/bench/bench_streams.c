@@ -243,10 +243,11 @@ int main(int argc, char **argv)
         {"rounds", "N", "rounds", "7", 1, CONTEST_ROUNDS_MAX, .count = &options.n_rounds},
         {"json", "FILE", "write the figures there as well", .text = &options.json},
     };
-    static struct bench bench = {.options = &options};
+    static struct bench bench;
 
     bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
                        "The GPU worker's streams: how many, what chunks, which priority.");
+    bench.options = &options;
     RIG_GUARD();
     start(&bench);
     measure(&bench);
