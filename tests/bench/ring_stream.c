@@ -17,23 +17,13 @@
 static void take_ring(struct ring_stream *stream, const struct rpc_message *message)
 {
     struct failure failure;
-    int fds[3];
 
     if (codec_unpack_ring_opened(&message->result, &stream->opened, &failure) < 0) {
         bench_fail("ring.open: %s", failure.message);
     }
-    if (!reader_take_fds(stream->connection.reader, fds, 3) ||
-        ring_attach(fds[0], &stream->queues) < 0) {
+    if (!reader_take_fds(stream->connection.reader, stream->fds, 3)) {
         bench_fail("ring.open: no queues came");
     }
-    stream->data = mmap(NULL, stream->opened.size, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_POPULATE, fds[1], 0);
-    if (stream->data == MAP_FAILED) {
-        bench_fail("ring.open: its data cannot be mapped");
-    }
-    stream->doorbell_fd = fds[2];
-    close(fds[0]);
-    close(fds[1]);
 }
 
 static void take_job(struct ring_stream *stream, const struct rpc_message *message)
@@ -47,6 +37,7 @@ static void take_job(struct ring_stream *stream, const struct rpc_message *messa
     *stream->to = (struct ring_stream_job){
         .id = (uint32_t)opened.job,
         .credit = opened.credit,
+        .max_push = opened.max_push,
         .in_record = opened.in_size[0],
         .out_record = opened.out_size[0],
     };
@@ -73,10 +64,10 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
         rpc_unpack_error(&message.error, &failure);
         bench_fail("%s: %s", status_name(failure.status), failure.message);
     }
-    if (stream->to == NULL) {
-        take_ring(stream, &message);
-    } else {
+    if (stream->to != NULL) {
         take_job(stream, &message);
+    } else if (stream->opened.ring == 0) {
+        take_ring(stream, &message);
     }
     stream->is_answered = true;
     rpc_finish(&message);
@@ -95,39 +86,98 @@ static const struct reader_callbacks callbacks = {
     .on_broken = on_broken,
 };
 
-static void call(struct ring_stream *stream, msgpack_sbuffer *head, struct ring_stream_job *to)
+/* What is packed next is the request. */
+static msgpack_packer begin(struct ring_stream *stream)
 {
+    msgpack_packer packer;
+
+    msgpack_sbuffer_clear(&stream->head);
+    msgpack_packer_init(&packer, &stream->head, msgpack_sbuffer_write);
+    stream->msgid++;
+    return packer;
+}
+
+static double call(struct ring_stream *stream, struct ring_stream_job *to)
+{
+    uint64_t start_ns = now_ns();
+
     stream->to = to;
     stream->is_answered = false;
-    connection_queue(&stream->connection, head, NULL, 0);
-    msgpack_sbuffer_destroy(head);
+    connection_queue(&stream->connection, &stream->head, NULL, 0);
     while (!stream->is_answered) {
         connection_turn(&stream->connection);
     }
+    return (double)(now_ns() - start_ns) * 1e-9;
 }
 
-void ring_stream_open(struct ring_stream *stream, const char *socket_path, uint64_t size)
+void ring_stream_connect(struct ring_stream *stream, const char *socket_path)
+{
+    *stream = (struct ring_stream){.doorbell_fd = -1, .fds = {-1, -1, -1}};
+    msgpack_sbuffer_init(&stream->head);
+    connection_open(&stream->connection, socket_path, &callbacks, stream);
+}
+
+double ring_stream_request(struct ring_stream *stream, uint64_t size)
 {
     const struct msg_ring_open open = {.size = size};
-    msgpack_sbuffer head;
-    msgpack_packer packer;
+    msgpack_packer packer = begin(stream);
 
-    *stream = (struct ring_stream){0};
-    connection_open(&stream->connection, socket_path, &callbacks, stream);
-    msgpack_sbuffer_init(&head);
-    msgpack_packer_init(&packer, &head, msgpack_sbuffer_write);
-    codec_pack_ring_open(&packer, ++stream->msgid, &open);
-    call(stream, &head, NULL);
+    stream->opened.ring = 0;
+    codec_pack_ring_open(&packer, stream->msgid, &open);
+    return call(stream, NULL);
+}
+
+void ring_stream_map(struct ring_stream *stream)
+{
+    if (ring_attach(stream->fds[0], &stream->queues) < 0) {
+        bench_fail("ring.open: its queues cannot be mapped");
+    }
+    stream->data = mmap(NULL, stream->opened.size, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_POPULATE, stream->fds[1], 0);
+    if (stream->data == MAP_FAILED) {
+        bench_fail("ring.open: its data cannot be mapped");
+    }
+    close(stream->fds[0]);
+    close(stream->fds[1]);
+    stream->doorbell_fd = stream->fds[2];
     stream->in = stream->data;
     stream->out = stream->data + stream->opened.size / 2;
 }
 
-void ring_stream_close(struct ring_stream *stream)
+void ring_stream_open(struct ring_stream *stream, const char *socket_path, uint64_t size)
+{
+    ring_stream_connect(stream, socket_path);
+    ring_stream_request(stream, size);
+    ring_stream_map(stream);
+}
+
+static void unmap(struct ring_stream *stream)
 {
     ring_destroy(stream->queues);
     munmap(stream->data, stream->opened.size);
     close(stream->doorbell_fd);
+}
+
+void ring_stream_drop(struct ring_stream *stream)
+{
+    const struct msg_ring close = {.ring = stream->opened.ring};
+    msgpack_packer packer = begin(stream);
+
+    codec_pack_ring_close(&packer, stream->msgid, &close);
+    call(stream, NULL);
+    unmap(stream);
+}
+
+void ring_stream_disconnect(struct ring_stream *stream)
+{
     connection_close(&stream->connection);
+    msgpack_sbuffer_destroy(&stream->head);
+}
+
+void ring_stream_close(struct ring_stream *stream)
+{
+    unmap(stream);
+    ring_stream_disconnect(stream);
 }
 
 void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
@@ -135,13 +185,10 @@ void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
 {
     const struct msg_job_open open = {
         .op = *op, .options = {.priority = priority, .window = window, .is_in_rings = true}};
-    msgpack_sbuffer head;
-    msgpack_packer packer;
+    msgpack_packer packer = begin(stream);
 
-    msgpack_sbuffer_init(&head);
-    msgpack_packer_init(&packer, &head, msgpack_sbuffer_write);
-    codec_pack_job_open(&packer, ++stream->msgid, &open);
-    call(stream, &head, ret_job);
+    codec_pack_job_open(&packer, stream->msgid, &open);
+    call(stream, ret_job);
 }
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
@@ -168,29 +215,37 @@ static void show(struct ring_stream *stream)
     }
 }
 
-/* Waits for one at least; returns how many. */
-static uint32_t reap(struct ring_stream *stream)
+/* What is there now; returns how many. */
+static uint32_t look(struct ring_stream *stream)
 {
-    struct pollfd bell = {.fd = stream->doorbell_fd, .events = POLLIN};
     struct ring_completion completions[16];
-    int n;
+    int n = ring_reap(stream->queues, completions, ARRAY_SIZE(completions));
 
-    while ((n = ring_reap(stream->queues, completions, ARRAY_SIZE(completions))) == 0) {
-        if (ring_client_sleep(stream->queues)) {
-            poll(&bell, 1, -1);
-            channel_drain(stream->doorbell_fd, NULL);
-            ring_client_awake(stream->queues);
-        }
+    if (n < 0) {
+        bench_fail("the ring is broken");
     }
     for (int i = 0; i < n; i++) {
         if (completions[i].status != STATUS_OK) {
             bench_fail("a push failed: %s", status_name(completions[i].status));
         }
     }
-    if (n < 0) {
-        bench_fail("the ring is broken");
-    }
     return (uint32_t)n;
+}
+
+/* Waits for one at least; returns how many. */
+static uint32_t reap(struct ring_stream *stream)
+{
+    struct pollfd bell = {.fd = stream->doorbell_fd, .events = POLLIN};
+    uint32_t n;
+
+    while ((n = look(stream)) == 0) {
+        if (ring_client_sleep(stream->queues)) {
+            poll(&bell, 1, -1);
+            channel_drain(stream->doorbell_fd, NULL);
+            ring_client_awake(stream->queues);
+        }
+    }
+    return n;
 }
 
 void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *job, size_t in_size,
@@ -208,5 +263,22 @@ void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *j
         }
         show(stream);
         n -= reap(stream);
+    }
+}
+
+void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                      size_t size, uint64_t spin_ns)
+{
+    uint64_t end_ns;
+    uint32_t n = 0;
+
+    submit(stream, job, at, size);
+    show(stream);
+    end_ns = spin_ns > 0 ? now_ns() + spin_ns : 0;
+    while (n == 0 && end_ns > 0 && now_ns() < end_ns) {
+        n = look(stream);
+    }
+    if (n == 0) {
+        reap(stream);
     }
 }

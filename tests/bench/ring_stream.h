@@ -2,8 +2,8 @@
  * Ring stream: work through a ring of the daemon's, as a client with large data in one does it: as
  * many descriptors under way as its job has credit for.
  *
- * The data lie in the ring, the inputs in its first half and the outputs in its second.  What goes
- * wrong ends the program.
+ * The data lie in the ring, the inputs in its first half and the outputs in its second.  Of a
+ * stream's rings there is one at a time.  What goes wrong ends the program.
  *
  * Thread: its caller's.
  */
@@ -12,6 +12,8 @@
 #include "proto/message.h"
 #include "proto/ring.h"
 #include "tests/bench/connection.h"
+
+#include <stdbool.h>
 
 struct ring_stream {
     struct connection connection;
@@ -22,25 +24,42 @@ struct ring_stream {
     uint8_t *in;
     uint8_t *out;
 
-    uint32_t msgid;             /* of the last request */
-    bool is_answered;           /* it is */
-    struct ring_stream_job *to; /* where job.open's answer goes; NULL: it is ring.open's */
+    uint32_t msgid; /* of the last request */
+    bool is_answered;
+    msgpack_sbuffer head;       /* of the last request */
+    struct ring_stream_job *to; /* where job.open's answer goes; NULL: it is another's */
+    int fds[3];                 /* of ring.open's answer: queues, data, doorbell; else -1 */
 };
 
 /* A prepared job of one input and one output. */
 struct ring_stream_job {
     uint32_t id;
     uint32_t credit;
+    uint64_t max_push;
     uint32_t in_record;
     uint32_t out_record;
 };
 
-/* A ring of size bytes, every page of it touched. */
+/* A connection with a ring of size bytes, every page of it touched. */
 void ring_stream_open(struct ring_stream *stream, const char *socket_path, uint64_t size);
 void ring_stream_close(struct ring_stream *stream);
 
+/* The same step by step.  ring_stream_request() is ring.open: the seconds from writing the request
+ * until the reply and its descriptors are read. */
+void ring_stream_connect(struct ring_stream *stream, const char *socket_path);
+double ring_stream_request(struct ring_stream *stream, uint64_t size);
+void ring_stream_map(struct ring_stream *stream);
+/* ring.close: another may follow. */
+void ring_stream_drop(struct ring_stream *stream);
+void ring_stream_disconnect(struct ring_stream *stream);
+
+/* window 0: the daemon's default. */
 void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
                          enum priority priority, uint32_t window, struct ring_stream_job *ret_job);
 /* The first in_size bytes of the inputs, in pushes of push_size, whole records both. */
 void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *job, size_t in_size,
                      size_t push_size);
+/* One push of the inputs' bytes [at, at + size), and its completion, which is looked for without
+ * sleeping for spin_ns.  Nothing else is under way. */
+void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                      size_t size, uint64_t spin_ns);
