@@ -21,6 +21,7 @@
 
 #define START_PATIENCE_S 20
 #define POISON           0xa5
+#define EXIT_SKIPPED     77
 
 void bench_fail(const char *format, ...)
 {
@@ -59,7 +60,7 @@ void bench_end(pid_t pid)
 }
 
 /* Where a program of this project lies, seen from the benchmarks: as built, or in a bundle. */
-void bench_find(const char *program, char *ret_path, size_t size)
+static bool find(const char *program, char *ret_path, size_t size)
 {
     static const char *const folders[] = {"bin", "libexec/gpupipe"};
     const char *name = strrchr(program, '/') + 1;
@@ -75,9 +76,29 @@ void bench_find(const char *program, char *ret_path, size_t size)
     for (unsigned i = 0; i < 2 && (size_t)length < size && access(ret_path, X_OK) != 0; i++) {
         length = snprintf(ret_path, size, "%s/../../%s/%s", self, folders[i], name);
     }
-    if ((size_t)length >= size || access(ret_path, X_OK) != 0) {
-        bench_fail("there is no %s beside the benchmarks", name);
+    return (size_t)length < size && access(ret_path, X_OK) == 0;
+}
+
+void bench_find(const char *program, char *ret_path, size_t size)
+{
+    if (!find(program, ret_path, size)) {
+        bench_fail("there is no %s beside the benchmarks", strrchr(program, '/') + 1);
     }
+}
+
+void bench_need_backend(const char *backend)
+{
+    char program[64], path[PATH_MAX], command[PATH_MAX + 64];
+
+    snprintf(program, sizeof(program), "cuda/gpupipe-worker-%s", backend);
+    if (find(program, path, sizeof(path))) {
+        snprintf(command, sizeof(command), "'%s' --probe >/dev/null 2>&1", path);
+        if (system(command) == 0) {
+            return;
+        }
+    }
+    printf("skipped: no device for backend %s\n", backend);
+    exit(EXIT_SKIPPED);
 }
 
 /* Does it answer a ping?  It takes connections from its start on and serves them once READY. */
@@ -420,6 +441,19 @@ void bench_report_claim(struct bench_report *report, const char *claim, double r
         {"ratio", NULL, ratio, 3},
         {"at_least", NULL, bound, 2},
         {"reached", ratio >= bound ? "yes" : "no", 0, 0},
+    };
+
+    bench_report_row(report, row, ARRAY_SIZE(row));
+}
+
+void bench_report_limit(struct bench_report *report, const char *limit, double figure, double bound)
+{
+    const char *reached = figure <= bound ? "yes" : "no";
+    const struct bench_cell row[] = {
+        {"limit                                   ", limit, 0, 0},
+        {"figure", NULL, figure, 3},
+        {"at_most", NULL, bound, 2},
+        {"reached", isnan(bound) ? "stated" : reached, 0, 0},
     };
 
     bench_report_row(report, row, ARRAY_SIZE(row));

@@ -31,6 +31,9 @@ struct bench_daemon {
 /* A program of this build, as "daemon/gpupiped". */
 void bench_find(const char *program, char *ret_path, size_t size);
 
+/* "cpu" or "cuda": ends the program with exit code 77 where it finds no device. */
+void bench_need_backend(const char *backend);
+
 /* path NULL: the daemon of this build.  Returns once it is ready. */
 void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend);
 void bench_daemon_stop(struct bench_daemon *daemon);
@@ -89,4 +92,8 @@ void bench_report_table(struct bench_report *report, const char *title, const ch
 void bench_report_row(struct bench_report *report, const struct bench_cell *cells, size_t n);
 /* A row of a table of claims: a ratio, and the bound that it is to reach. */
 void bench_report_claim(struct bench_report *report, const char *claim, double ratio, double bound);
+/* A row of a table of limits: a figure, and the bound that it is not to exceed; NAN: it is stated.
+ */
+void bench_report_limit(struct bench_report *report, const char *limit, double figure,
+                        double bound);
 void bench_report_destroy(struct bench_report *report);

@@ -9,11 +9,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 8
+#define OPTIONS_MAX 12
 #define EXIT_USAGE  2
 #define HELP_COLUMN 26
 
@@ -67,7 +68,10 @@ static void print_option(const struct bench_option *option)
         printf(", %llu to %llu", (unsigned long long)option->least,
                (unsigned long long)option->most);
     } else if (option->size != NULL) {
-        printf(", whole %lluM", (unsigned long long)option->least >> 20);
+        bool is_mega = option->least >= 1u << 20;
+
+        printf(", whole %llu%c", (unsigned long long)option->least >> (is_mega ? 20 : 10),
+               is_mega ? 'M' : 'K');
     }
     if (option->otherwise != NULL) {
         printf(" (default %s)", option->otherwise);

@@ -123,6 +123,6 @@ void calls_run(struct calls *calls, const uint8_t *in, uint8_t *out, size_t size
         while (calls->n_sent < n_calls && calls->n_sent - calls->n_answered < depth) {
             send_one(calls);
         }
-        connection_turn(&calls->connection);
+        connection_pump(&calls->connection);
     }
 }

@@ -65,7 +65,7 @@ void connection_queue(struct connection *connection, const msgpack_sbuffer *head
     writer_queue(connection->writer, message);
 }
 
-void connection_turn(struct connection *connection)
+void connection_pump(struct connection *connection)
 {
     struct pollfd waiting = {.fd = connection->fd, .events = POLLIN};
     int r = writer_send(connection->writer, connection->fd, SIZE_MAX);

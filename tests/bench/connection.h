@@ -28,4 +28,4 @@ void connection_close(struct connection *connection);
 void connection_queue(struct connection *connection, const msgpack_sbuffer *head,
                       const void *payload, size_t size);
 /* Send what waits as far as the socket takes it, wait for something, and handle what has come. */
-void connection_turn(struct connection *connection);
+void connection_pump(struct connection *connection);

@@ -95,6 +95,24 @@ static void issue(const struct direct_plan *plan, const struct place *place, uin
                          cudaMemcpyDeviceToHost, place->stream));
 }
 
+static void launch(const struct direct_plan *plan, const struct place *place, uint32_t chunk)
+{
+    if (plan->graphs != NULL) {
+        MUST(cudaGraphLaunch(plan->graphs[chunk], place->stream));
+    } else {
+        issue(plan, place, chunk);
+    }
+    MUST(cudaEventRecord(place->event, place->stream));
+}
+
+void direct_step(struct direct_plan *plan, uint32_t chunk)
+{
+    const struct place *place = &plan->places[chunk % plan->shape.depth];
+
+    launch(plan, place, chunk);
+    MUST(cudaEventSynchronize(place->event));
+}
+
 double direct_run(struct direct_plan *plan)
 {
     const struct direct_shape *shape = &plan->shape;
@@ -104,12 +122,7 @@ double direct_run(struct direct_plan *plan)
         const struct place *place = &plan->places[i % shape->depth];
 
         MUST(cudaEventSynchronize(place->event)); /* done at once where none is recorded yet */
-        if (plan->graphs != NULL) {
-            MUST(cudaGraphLaunch(plan->graphs[i], place->stream));
-        } else {
-            issue(plan, place, i);
-        }
-        MUST(cudaEventRecord(place->event, place->stream));
+        launch(plan, place, i);
         if (shape->wait == DIRECT_SYNCHRONISE) {
             MUST(cudaStreamSynchronize(place->stream));
         }
@@ -125,9 +138,12 @@ double direct_run(struct direct_plan *plan)
 static void create_place(const struct direct_plan *plan, struct place *ret_place)
 {
     size_t chunk_size = plan->shape.chunk_size;
+    int lowest, highest;
     void *memory;
 
-    MUST(cudaStreamCreateWithFlags(&ret_place->stream, cudaStreamNonBlocking));
+    MUST(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    MUST(cudaStreamCreateWithPriority(&ret_place->stream, cudaStreamNonBlocking,
+                                      plan->shape.is_urgent ? highest : lowest));
     MUST(cudaEventCreateWithFlags(&ret_place->event, cudaEventDisableTiming));
     MUST(cudaMalloc(&memory, KERNEL_HEADER_SIZE + 2 * chunk_size));
     ret_place->memory = memory;

@@ -36,6 +36,7 @@ struct direct_shape {
     size_t chunk_size; /* whole chunks make up the memory */
     uint32_t depth;    /* at most DIRECT_DEPTH_MAX */
     enum direct_wait wait;
+    bool is_urgent; /* streams of the highest priority there is */
 };
 
 /* Everything that can be done beforehand. */
@@ -45,3 +46,5 @@ void direct_plan_create(const struct direct *direct, const struct direct_shape *
 void direct_plan_destroy(struct direct_plan *plan);
 /* All of the memory once; returns the seconds. */
 double direct_run(struct direct_plan *plan);
+/* One chunk of it, with nothing else in flight, until it is done. */
+void direct_step(struct direct_plan *plan, uint32_t chunk);

@@ -105,7 +105,7 @@ static double call(struct ring_stream *stream, struct ring_stream_job *to)
     stream->is_answered = false;
     connection_queue(&stream->connection, &stream->head, NULL, 0);
     while (!stream->is_answered) {
-        connection_turn(&stream->connection);
+        connection_pump(&stream->connection);
     }
     return (double)(now_ns() - start_ns) * 1e-9;
 }

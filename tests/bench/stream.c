@@ -214,7 +214,7 @@ void stream_run(const char *socket_path, const struct stream *stream)
     connection_open(&run.connection, socket_path, &callbacks, &run);
     send_open(&run);
     while (!run.is_done) {
-        connection_turn(&run.connection);
+        connection_pump(&run.connection);
     }
     if (run.received_size != stream->in_size / stream->in_record * stream->out_record) {
         bench_fail("%zu bytes of results came", run.received_size);
