@@ -22,6 +22,7 @@ import sys
 SYSTEM_LIBRARIES = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|resolv|cuda)\.so.*)")
 SUITES = ("gpu", "integration", "ops", "unit")
 DOCUMENTS = ("LICENSE", "README.md", "proto/PROTOCOL.md")
+SCRIPTS = ("tests/bench/rings.sh",)
 MODULES = ("tests/daemon_socket.py",)  # that tests in Python import
 
 
@@ -135,7 +136,7 @@ def make_bundle(arguments):
     bundle.add_libraries()
     bundle.add_plan(json.loads((build / "meson-info/intro-tests.json").read_text()))
     bundle.add(source / "tests/bundle/run-gpu-tests", "run-gpu-tests")
-    for path in (*DOCUMENTS, *MODULES):
+    for path in (*DOCUMENTS, *MODULES, *SCRIPTS):
         bundle.add(source / path, path)
     bundle.add(source / "client/gpupipe-cli.bash", "share/bash-completion/completions/gpupipe-cli")
     manual = build / "client/gpupipe-cli.1"

@@ -1,0 +1,113 @@
+#!/bin/bash
+# What rings are to reach, from one run within eight minutes: tables and JSON into a folder, and in
+# the end one line for each row: what, figure, bound, whether it was reached, and the command.
+#
+#   bash tests/bench/rings.sh BUILD OUT
+#
+# BUILD is a build folder, or the unpacked bundle.  Where there is no GPU the CPU backend is measured,
+# as far as that goes; "-" is what was not measured.  Last line: N passed, N failed, N skipped: of the
+# benchmarks, not of the bounds; failed is what gave a wrong byte or did not end in time.
+#
+#   SIZE=512M     of one run of bench_rival (1G takes twice its time)
+set -uo pipefail
+
+build=$(cd "$1" && pwd) || exit 2
+mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 2
+
+limit_s=470
+n_passed=0
+n_failed=0
+n_skipped=0
+declare -A commands=()
+
+backend=cpu
+size=64M
+for folder in cuda libexec/gpupipe; do
+    if [ -x "$build/$folder/gpupipe-worker-cuda" ] && "$build/$folder/gpupipe-worker-cuda" --probe; then
+        backend=cuda
+        size=128M
+    fi
+done
+
+run() { # NAME SECONDS [ARGUMENT...]
+    local name=$1 most_s=$2 left_s=$((limit_s - SECONDS)) start_s=$SECONDS status
+
+    shift 2
+    commands[$name]="bench_$name $*"
+    echo "==== ${commands[$name]}"
+    : >"$out/$name.txt"
+    if [ ! -x "$build/tests/bench/bench_$name" ]; then
+        echo "not in this build"
+        n_skipped=$((n_skipped + 1))
+        return
+    fi
+    if [ "$left_s" -lt 5 ]; then
+        echo "no time is left"
+        n_failed=$((n_failed + 1))
+        return
+    fi
+    timeout -k 5 $((left_s < most_s ? left_s : most_s)) "$build/tests/bench/bench_$name" "$@" \
+        --json "$out/$name.json" 2>&1 | tee "$out/$name.txt"
+    status=${PIPESTATUS[0]}
+    echo "---- $name: exit status $status after $((SECONDS - start_s)) s"
+    case $status in
+    0) n_passed=$((n_passed + 1)) ;;
+    77) n_skipped=$((n_skipped + 1)) ;;
+    *) n_failed=$((n_failed + 1)) ;;
+    esac
+}
+
+# A row of the table: the claim or limit as the benchmark prints it, whose line ends with figure,
+# bound, and yes, no or stated.
+row() { # NAME WHAT CLAIM
+    local found
+
+    found=$(awk -v claim="$3  " '
+        { line = $0; sub(/^ +/, "", line) }
+        index(line, claim) == 1 && $NF ~ /^(yes|no|stated)$/ {
+            print $(NF - 2), $(NF - 1), $NF
+            exit
+        }' "$out/$1.txt")
+    read -r figure bound reached <<<"${found:-- - -}"
+    printf '%-66s %9s %6s %-6s  %s\n' "$2" "$figure" "$bound" "$reached" "${commands[$1]}"
+}
+
+run start 40 --backend $backend
+run open 40 --backend $backend
+run idle 40 --backend $backend
+run clients 60 --backend $backend --size $size
+run rings 60 --backend $backend --size $size --rounds 7
+run sweep 60 --backend $backend --size $size
+run latency 130 --backend $backend
+run rival 220 --size "${SIZE:-512M}" --search-rounds 1
+
+# A rival of the CPU backend is a function call, and another of the GPU's.
+direct="direct, events"
+mapped="direct, mapped"
+[ $backend = cuda ] || direct="in this process"
+
+echo "==== reach, backend $backend"
+printf '%-66s %9s %6s %-6s  %s\n' what figure bound "" command
+row rival "copy in a ring against the best direct pipeline" "copy: ring against best direct"
+row rival "iterate likewise" "iterate: ring against best direct"
+row rival "copy in a ring against the link with both directions busy" "copy: ring against the link, both ways"
+row sweep "default chunks and depth against the best fixed, 64 KiB to 16 MiB" "default against the best fixed"
+row rings "ring against the socket, pushes of 1 MiB" "ring against the socket, pushes of 1 MiB"
+row latency "4 KiB, back to back: p50 against copy, kernel, copy, event" "back to back: ring against $direct"
+row latency "likewise through libgpupipe" "back to back: library against $direct"
+row latency "likewise in a ring, against a mapped kernel" "back to back: ring against $mapped"
+row latency "4 KiB after 2 s of silence, against the same after it" "after silence: ring against $direct"
+row latency "likewise through libgpupipe" "after silence: library against $direct"
+row latency "likewise in a ring, against a mapped kernel" "after silence: ring against $mapped"
+row open "ring.open of 64 MiB, first of a connection: ms" "rpc, first"
+row open "ring.open of 64 MiB, opened again: ms" "rpc, opened again"
+row open "open to every page written, first: ms" "library, first"
+row open "open to every page written, opened again: ms" "library, opened again"
+row rival "CPU seconds of front end, worker and client for each GB" "ring"
+row start "gpupipe-cli run of 4 KiB: times as long a fresh CUDA process takes" "an own context against gpupipe-cli"
+row clients "8 client processes against one: throughput" "throughput of all clients against one"
+row clients "device memory of 8 own contexts to the worker's" "memory of own contexts to the worker's"
+row clients "likewise, with the buffers of a pipeline in each" "likewise, with a pipeline in each"
+row idle "wake-ups of an idle daemon in 10 s" "wake-ups of an idle daemon"
+echo "$n_passed passed, $n_failed failed, $n_skipped skipped in $SECONDS s"
+[ "$n_failed" -eq 0 ]
