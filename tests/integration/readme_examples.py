@@ -37,9 +37,11 @@ def run(command):
 
 def wanted_of(language):
     """Texts that must come, in this order."""
+    digest = hashlib.sha256(pathlib.Path("/bin/sh").read_bytes()[:4096]).hexdigest()
     if language == "python":
-        block = pathlib.Path("/bin/sh").read_bytes()[:4096]
-        return ["cpu", hashlib.sha256(block).hexdigest()]
+        return ["cpu", digest]
+    if language == "python with a ring":
+        return ["ring", "True", digest]
     if language == "lua":
         return ["0.", "copy", "the input, unchanged", "sha256",
                 hashlib.sha256(b"some text").hexdigest(), ERROR]
@@ -70,30 +72,38 @@ def shell_line_works(readme, cli, folder, socket_path):
 
 
 def why_not(language):
-    if language == "python" and importlib.util.find_spec("msgpack") is None:
+    if "python" in language and importlib.util.find_spec("msgpack") is None:
         return "this Python has no msgpack"
-    if language != "python" and shutil.which("nvim") is None:
+    if "python" not in language and shutil.which("nvim") is None:
         return "nvim is not installed"
     return None
+
+
+def examples_of(readme):
+    """(language, text) of each."""
+    found = {language: re.findall(rf"^```{language}\n(.*?)^```$", readme, re.M | re.S)
+             for language in ("python", "lua", "vim")}
+    python, with_ring = found["python"]
+    return [("python", python), ("python with a ring", with_ring), ("lua", *found["lua"]),
+            ("vim", *found["vim"])]
 
 
 def main():
     readme, program = pathlib.Path(sys.argv[1]).read_text(), sys.argv[2]
     cli = pathlib.Path(sys.argv[3]).absolute()
     n_failed = 0
-    print("1..4")
+    print("1..5")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         daemon, socket_path = start_daemon(program, folder)
         try:
-            for number, language in enumerate(("python", "lua", "vim"), 1):
+            for number, (language, example) in enumerate(examples_of(readme), 1):
                 if why_not(language):
                     print(f"ok {number} - {language} # SKIP {why_not(language)}")
                     continue
-                (example,) = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.M | re.S)
-                file = folder / f"example.{language}"
+                file = folder / f"example{number}.{language[:3]}"
                 file.write_text(example.replace(SYSTEM_SOCKET, str(socket_path)))
-                command = ([sys.executable, file] if language == "python"
+                command = ([sys.executable, file] if "python" in language
                            else NEOVIM + ["-S", file, "+q"])
                 output = run(command)
                 is_right = comes_in_order(wanted_of(language), output)
@@ -102,7 +112,7 @@ def main():
                 print("ok" if is_right else "not ok", f"{number} - {language}")
             is_right = shell_line_works(readme, cli, folder, socket_path)
             n_failed += not is_right
-            print("ok" if is_right else "not ok", "4 - shell")
+            print("ok" if is_right else "not ok", "5 - shell")
         finally:
             daemon.terminate()
             daemon.wait()
