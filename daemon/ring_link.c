@@ -17,6 +17,11 @@
 
 #define RING_BUDGET 64 /* descriptors of one ring in one turn, so that others have theirs */
 
+/* A doorbell that rang so often in a row with nothing to take is heard only now and then, until
+ * there is something.  Neither is tuned; honest clients ring for nothing once in a while. */
+#define RING_IDLE_WAKES 64
+#define RING_QUIET_MS   5
+
 /* ---- lives ---------------------------------------------------------------------------------- */
 
 static void forget_awake(struct ring_link *link)
@@ -55,7 +60,12 @@ static void free_link(struct ring_link *link)
 
 static void on_closed(uv_handle_t *handle)
 {
-    free_link(handle->data);
+    struct ring_link *link = handle->data;
+
+    link->n_handles--;
+    if (link->n_handles == 0) {
+        free_link(link);
+    }
 }
 
 /* Show the client what was completed, and wake it if it sleeps. */
@@ -85,8 +95,9 @@ static void finish(struct ring_link *link)
     }
     forget_awake(link);
     unlink_from_server(link);
-    if (link->is_polled) {
+    if (link->n_handles > 0) {
         uv_close((uv_handle_t *)&link->doorbell_poll, on_closed);
+        uv_close((uv_handle_t *)&link->quiet_timer, on_closed);
     } else {
         free_link(link);
     }
@@ -211,6 +222,9 @@ static void take(struct ring_link *link)
         return;
     }
     link->n_taken += (uint32_t)n;
+    if (n > 0) {
+        link->n_idle_wakes = 0;
+    }
     if (link->n_taken > (uint32_t)room) {
         break_ring(link, "more descriptors are under way than its queues have entries; reap first");
         return;
@@ -271,14 +285,31 @@ bool ring_links_sleep(struct server *server)
     return true;
 }
 
+static int listen_to_doorbell(struct ring_link *link);
+
+static void on_quiet_timer(uv_timer_t *timer)
+{
+    struct ring_link *link = timer->data;
+
+    if (link->state == RING_LINK_OPEN) {
+        listen_to_doorbell(link);
+    }
+}
+
+/* It rings on and on for nothing: what it sends stays where it is until it gets no more in. */
+static bool is_rung_for_nothing(const struct ring_link *link)
+{
+    return link->n_idle_wakes >= RING_IDLE_WAKES;
+}
+
 static void on_doorbell(uv_poll_t *poll, int status, int events)
 {
     struct ring_link *link = poll->data;
     bool is_closed = false;
 
-    (void)status;
-    (void)events;
-    channel_drain(link->doorbell_fd, &is_closed);
+    if (!is_rung_for_nothing(link) || status < 0 || (events & UV_DISCONNECT) != 0) {
+        channel_drain(link->doorbell_fd, &is_closed);
+    }
     if (is_closed || link->state != RING_LINK_OPEN) {
         uv_poll_stop(poll);
     }
@@ -292,8 +323,19 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
         }
         return;
     }
+    if (is_rung_for_nothing(link)) {
+        uv_poll_stop(poll);
+        uv_timer_start(&link->quiet_timer, on_quiet_timer, RING_QUIET_MS, 0);
+    }
+    link->n_idle_wakes++;
+    link->server->stats.ring_wakes++;
     ring_awake(link->queues);
     mark_awake(link);
+}
+
+static int listen_to_doorbell(struct ring_link *link)
+{
+    return uv_poll_start(&link->doorbell_poll, UV_READABLE | UV_DISCONNECT, on_doorbell);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -312,9 +354,11 @@ static int make_doorbell(struct ring_link *link)
     if (r < 0) {
         return r;
     }
+    uv_timer_init(&link->server->loop, &link->quiet_timer);
     link->doorbell_poll.data = link;
-    link->is_polled = true;
-    return uv_poll_start(&link->doorbell_poll, UV_READABLE | UV_DISCONNECT, on_doorbell);
+    link->quiet_timer.data = link;
+    link->n_handles = 2;
+    return listen_to_doorbell(link);
 }
 
 static int send_opened(struct ring_link *link)

@@ -8,7 +8,8 @@
  *     (freed)   nothing that a device might still do concerns its data
  *
  * Descriptors are taken in the server's turn, at most RING_BUDGET of a ring.  A ring *sleeps* when
- * there was nothing to take: then the client rings its doorbell, and an idle ring costs nothing.
+ * there was nothing to take: then the client rings its doorbell, and an idle ring costs nothing.  A
+ * doorbell that rings on and on for nothing is heard only every RING_QUIET_MS.
  *
  * Thread: the front end's loop.
  */
@@ -48,12 +49,14 @@ struct ring_link {
     int doorbell_fd;     /* our end */
     int client_fd;       /* the client's, until ring.open is answered */
     uv_poll_t doorbell_poll;
-    bool is_polled;
-    bool may_keep_awake;  /* its client: see awake.h */
-    bool has_unpublished; /* completions the client cannot see yet */
-    bool is_broken;       /* its queues are not written to any more */
-    uint32_t n_taken;     /* descriptors without a completion */
-    uint32_t n_holds;     /* by pushes whose data lie here, and while it is worked on */
+    uv_timer_t quiet_timer; /* runs while the doorbell is not heard */
+    uint32_t n_idle_wakes;  /* in a row, with nothing to take */
+    unsigned n_handles;     /* that libuv holds */
+    bool may_keep_awake;    /* its client: see awake.h */
+    bool has_unpublished;   /* completions the client cannot see yet */
+    bool is_broken;         /* its queues are not written to any more */
+    uint32_t n_taken;       /* descriptors without a completion */
+    uint32_t n_holds;       /* by pushes whose data lie here, and while it is worked on */
 };
 
 /*

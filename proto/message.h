@@ -292,6 +292,7 @@ struct msg_device {
     X(rings, "rings open now")                                                                     \
     X(rings_total, "rings opened")                                                                 \
     X(rings_broken, "rings closed for breaking their rules")                                       \
+    X(ring_wakes, "times a doorbell woke the daemon")                                              \
     X(ring_pool_size, "bytes of the data segments of rings")                                       \
     X(ring_pool_used, "bytes of them that rings have now")                                         \
     X(awake, "1: urgent work of a moment ago keeps the daemon from sleeping now")                  \
