@@ -6,6 +6,7 @@
 #include "daemon/answer.h"
 #include "daemon/job.h"
 #include "daemon/log.h"
+#include "daemon/ring_leftover.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "proto/channel.h"
@@ -52,8 +53,11 @@ static void unlink_from_server(struct ring_link *link)
 
 static void free_link(struct ring_link *link)
 {
-    ring_destroy(link->queues);
     close_fd(&link->doorbell_fd);
+    if (link->queues != NULL && link->server->state < SERVER_DRAINING) {
+        ring_clear(link->queues); /* its connection is gone; but what a drain completed stays */
+    }
+    ring_destroy(link->queues);
     close_fd(&link->client_fd);
     free(link);
 }
@@ -92,6 +96,9 @@ static void finish(struct ring_link *link)
     ring_pool_release(link->server->ring_pool, link->data);
     if (link->session == NULL) {
         ring_pool_forget(link->server->ring_pool, link->connection);
+    } else {
+        ring_leftovers_add(&link->server->ring_leftovers, session_uid(link->session),
+                           link->connection, STEAL(link->queues));
     }
     forget_awake(link);
     unlink_from_server(link);
@@ -162,6 +169,7 @@ void ring_link_orphan_all(struct session *session)
             close_now(link);
         }
     }
+    ring_leftovers_drop(&session_server(session)->ring_leftovers, session_number(session));
 }
 
 int ring_link_find(struct session *session, uint64_t id, const char *field,

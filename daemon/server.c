@@ -415,7 +415,7 @@ static void server_finish(struct server *server)
     uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_loop_close(&server->loop);
     assert(server->jobs == NULL && server->users == NULL && server->constants == NULL);
-    assert(server->rings == NULL);
+    assert(server->rings == NULL && server->ring_leftovers == NULL);
     job_slots_destroy(server->job_slots);
     ring_pool_destroy(server->ring_pool);
     pool_destroy(server->pool);

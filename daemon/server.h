@@ -56,6 +56,7 @@ struct server {
     struct ring_pool *ring_pool;
     struct ring_link *rings;
     struct ring_link *rings_awake; /* may have descriptors, or completions to show */
+    struct ring_leftover *ring_leftovers;
     uint64_t last_ring_id;
 
     struct constant *constants;

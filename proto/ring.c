@@ -176,6 +176,11 @@ void ring_destroy(struct ring *ring)
     free(ring);
 }
 
+void ring_clear(struct ring *ring)
+{
+    shm_punch(ring->fd, ring_size());
+}
+
 int ring_fd(const struct ring *ring)
 {
     return ring->fd;

@@ -71,6 +71,8 @@ int ring_create(struct ring **ret_ring);
 /* The same with all indices starting at first_index: for tests of the wrap at 2^32. */
 int ring_create_at(uint32_t first_index, struct ring **ret_ring);
 int ring_fd(const struct ring *ring);
+/* Of no more use: free its pages, whoever has them mapped.  A client finds zeros. */
+void ring_clear(struct ring *ring);
 /* What there is to map of it, and where in that the two queues begin, bytes. */
 size_t ring_size(void);
 uint32_t ring_sq_offset(void);

@@ -7,6 +7,9 @@
 #include "tests/random.h"
 #include "tests/ring_client.h"
 
+#include <sys/mman.h>
+#include <sys/socket.h>
+
 enum { MIB = 1 << 20 };
 
 static uint64_t stat_of(struct wire *wire, const char *name)
@@ -71,4 +74,53 @@ static void test_descriptors_leave_nothing(void)
     CHECK_EQ(harness_n_fds(daemon), n_fds);
 }
 
-CHECK_MAIN(CHECK_TEST(test_descriptors_leave_nothing))
+/* Pages that there are of a ring's queues, whether this process has touched them or not. */
+static size_t n_queue_pages(const struct ring_client *ring)
+{
+    unsigned char is_there[1024];
+    size_t n_pages = ring->shared_size / 4096, n = 0;
+
+    CHECK_LE(n_pages, sizeof(is_there));
+    CHECK_EQ(mincore(ring->shared, ring->shared_size, is_there), 0);
+    for (size_t i = 0; i < n_pages; i++) {
+        n += is_there[i] & 1;
+    }
+    return n;
+}
+
+/*
+ * A client that kept mappings of the queues of rings that it had closed, or that were broken, had
+ * their memory for as long as it liked, and nobody counted it.
+ */
+static void test_queues_of_rings_that_ended_are_freed(void)
+{
+    enum { N = 100, N_KEPT = 16 };
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *watcher = wire_connect(harness_socket(daemon));
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *rings[N];
+    size_t n = 0;
+
+    for (unsigned i = 0; i < N; i++) {
+        rings[i] = ring_client_open(wire, MIB);
+        CHECK_GT(n_queue_pages(rings[i]), 0);
+        if (random_below(2) == 0) {
+            ring_client_close(rings[i]);
+        } else {
+            shutdown(rings[i]->doorbell_fd, SHUT_RDWR);
+            wire_notification(wire, "ring.closed");
+        }
+    }
+    for (unsigned i = 0; i < N; i++) {
+        n += n_queue_pages(rings[i]) > 0;
+    }
+    CHECK_EQ(n, N_KEPT);
+    wire_close(wire);
+    HARNESS_WAIT(stat_of(watcher, "sessions") == 1);
+    for (unsigned i = 0; i < N; i++) {
+        CHECK_EQ(n_queue_pages(rings[i]), 0);
+    }
+}
+
+CHECK_MAIN(CHECK_TEST(test_descriptors_leave_nothing),
+           CHECK_TEST(test_queues_of_rings_that_ended_are_freed))
