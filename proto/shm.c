@@ -18,6 +18,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U /* Linux 6.3 */
+#endif
+
 #define HUGE_PAGE ((size_t)2 << 20)
 #define LONG_BITS (8 * sizeof(unsigned long))
 #define N_NODES   1024u /* the most that a kernel is built for; it refuses to tell of fewer */
@@ -39,9 +43,17 @@ static int allocate(int fd, size_t size)
     return r < 0 ? -errno : 0;
 }
 
+/* Not to be executed, where the kernel knows of that. */
+static int create_empty(const char *name, unsigned flags)
+{
+    int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+
+    return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
+}
+
 static int create(const char *name, size_t size, unsigned flags)
 {
-    _cleanup_(close_fd) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    _cleanup_(close_fd) int fd = create_empty(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
     int r;
 
     if (fd < 0) {

@@ -11,8 +11,8 @@
 
 /*
  * Create a memfd of size bytes (a multiple of the page), allocate its pages so that no later access
- * can fault for want of memory, and seal it SHRINK | GROW | SEAL.  Returns the descriptor or
- * -errno (-ENOSPC, -ENOMEM: not that much memory).
+ * can fault for want of memory, and seal it SHRINK | GROW | SEAL; nobody can execute it (from Linux
+ * 6.3 on).  Returns the descriptor or -errno (-ENOSPC, -ENOMEM: not that much memory).
  */
 int shm_create(const char *name, size_t size);
 
