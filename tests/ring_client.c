@@ -4,7 +4,9 @@
 #include "tests/ring_client.h"
 
 #include "proto/channel.h"
+#include "proto/status.h"
 #include "tests/check.h"
+#include "tests/random.h"
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -107,4 +109,36 @@ void ring_client_is_empty(struct ring_client *client)
 void ring_client_close(struct ring_client *client)
 {
     wire_call(client->wire, "ring.close", "[%lu]", client->id);
+}
+
+uint64_t ring_client_open_copy(struct wire *wire, const char *options)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "['copy', {size: %d}, {inline: false%s}]", RING_CLIENT_BLOCK,
+             options);
+    return (uint64_t)wire_number(wire_call(wire, "job.open", text), "job");
+}
+
+struct ring_desc ring_client_copy(uint64_t job, size_t from, size_t to, uint32_t n)
+{
+    return (struct ring_desc){
+        .job = (uint32_t)job,
+        .n_records = n,
+        .in = {(uint32_t)(from / RING_ALIGN)},
+        .out = {(uint32_t)(to / RING_ALIGN)},
+    };
+}
+
+void ring_client_check_works(struct ring_client *client, uint64_t job)
+{
+    size_t half = client->size / 2;
+    struct ring_desc desc = ring_client_copy(job, 0, half, (uint32_t)(half / RING_CLIENT_BLOCK));
+
+    random_bytes(client->data, half);
+    memset(client->data + half, 0xa5, half);
+    ring_client_submit(client, &desc, 1);
+    struct ring_completion completion = ring_client_reap(client);
+    CHECK_STR(status_name(completion.status), status_name(STATUS_OK));
+    CHECK_MEM(client->data + half, client->data, half);
 }

@@ -34,3 +34,14 @@ struct ring_completion ring_client_reap(struct ring_client *client);
 /* No completion has come. */
 void ring_client_is_empty(struct ring_client *client);
 void ring_client_close(struct ring_client *client);
+
+/* ---- blocks of 4 KiB, copied ---------------------------------------------------------------- */
+
+#define RING_CLIENT_BLOCK 4096
+
+/* A job that copies them; options beyond inline = false as ", window: 4". */
+uint64_t ring_client_open_copy(struct wire *wire, const char *options);
+/* n blocks, from one place of the data to another. */
+struct ring_desc ring_client_copy(uint64_t job, size_t from, size_t to, uint32_t n);
+/* Such a job does as it should: fresh data from the first half of the ring to its second. */
+void ring_client_check_works(struct ring_client *client, uint64_t job);

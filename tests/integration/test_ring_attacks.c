@@ -21,46 +21,15 @@
 
 enum { MIB = 1 << 20, BLOCK = 4096 };
 
-static uint64_t open_job(struct wire *wire, const char *options)
-{
-    char text[128];
-
-    snprintf(text, sizeof(text), "['copy', {size: 4096}, {inline: false%s}]", options);
-    return (uint64_t)wire_number(wire_call(wire, "job.open", text), "job");
-}
-
 static uint64_t stat_of(struct wire *wire, const char *name)
 {
     return (uint64_t)wire_number(wire_call(wire, "stats", "[]"), name);
-}
-
-static struct ring_desc copy_desc(uint64_t job, size_t from, size_t to, uint32_t n)
-{
-    return (struct ring_desc){
-        .job = (uint32_t)job,
-        .n_records = n,
-        .in = {(uint32_t)(from / RING_ALIGN)},
-        .out = {(uint32_t)(to / RING_ALIGN)},
-    };
 }
 
 static void await_nothing_left(struct wire *wire)
 {
     HARNESS_WAIT(stat_of(wire, "rings") == 0 && stat_of(wire, "ring_pool_used") == 0 &&
                  stat_of(wire, "jobs") == 0 && stat_of(wire, "chunks_in_flight") == 0);
-}
-
-/* An honest client's work in a ring of its own, beside whatever goes on. */
-static void check_honest(struct ring_client *ring, uint64_t job)
-{
-    struct ring_desc desc = copy_desc(job, 0, ring->size / 2, (uint32_t)(ring->size / 2 / BLOCK));
-
-    random_bytes(ring->data, ring->size / 2);
-    memset(ring->data + ring->size / 2, 0xa5, ring->size / 2);
-    ring_client_submit(ring, &desc, 1);
-    struct ring_completion completion = ring_client_reap(ring);
-    CHECK_STR(status_name(completion.status), status_name(STATUS_OK));
-    CHECK_MEM(ring->data + ring->size / 2, ring->data, ring->size / 2);
 }
 
 /* ---- the queues ------------------------------------------------------------------------------ */
@@ -95,22 +64,22 @@ static void test_queues_full_of_nonsense(void)
     struct harness *daemon = harness_start("--log-level", "warning");
     struct wire *honest = wire_connect(harness_socket(daemon));
     struct ring_client *ring = ring_client_open(honest, 2 * MIB);
-    uint64_t job = open_job(honest, "");
+    uint64_t job = ring_client_open_copy(honest, "");
 
     for (unsigned round = 0; round < 30; round++) {
         struct wire *wire = wire_connect(harness_socket(daemon));
         struct ring_client *hostile = ring_client_open(wire, MIB);
-        uint64_t its_job = open_job(wire, ", window: 64");
-        struct ring_desc desc = copy_desc(its_job, 0, MIB / 2, 16);
+        uint64_t its_job = ring_client_open_copy(wire, ", window: 64");
+        struct ring_desc desc = ring_client_copy(its_job, 0, MIB / 2, 16);
 
         ring_client_submit(hostile, &desc, 1);
         pid_t mutator = start_mutator(hostile, random_u64());
-        check_honest(ring, job);
+        ring_client_check_works(ring, job);
         usleep(random_below(20000));
         kill(mutator, SIGKILL);
         CHECK_EQ(waitpid(mutator, NULL, 0), mutator);
         wire_call(wire, "ping", "[]"); /* its connection lives, whatever became of the ring */
-        check_honest(ring, job);
+        ring_client_check_works(ring, job);
         wire_close(wire);
     }
     CHECK_GT(stat_of(honest, "rings_broken"), 0);
@@ -125,8 +94,8 @@ static void test_a_broken_ring_says_why_and_fails_its_jobs(void)
     struct harness *daemon = harness_start("--log-level", "warning");
     struct wire *wire = wire_connect(harness_socket(daemon));
     struct ring_client *ring = ring_client_open(wire, 64 * MIB);
-    uint64_t job = open_job(wire, ""), other = open_job(wire, "");
-    struct ring_desc desc = copy_desc(job, 0, 32 * MIB, 32 * MIB / BLOCK);
+    uint64_t job = ring_client_open_copy(wire, ""), other = ring_client_open_copy(wire, "");
+    struct ring_desc desc = ring_client_copy(job, 0, 32 * MIB, 32 * MIB / BLOCK);
     const msgpack_object *params;
 
     harness_pause(harness_worker(daemon));
@@ -143,7 +112,7 @@ static void test_a_broken_ring_says_why_and_fails_its_jobs(void)
     CHECK_STR(wire_text(params, "1.state"), "failed");
     CHECK_STR(wire_error(wire_find(params, "1.error")).name, "RING");
     wire_refused(wire, "NOT_FOUND", "or it is closed", "ring.close", "[%lu]", ring->id);
-    check_honest(ring_client_open(wire, MIB), other);
+    ring_client_check_works(ring_client_open(wire, MIB), other);
 }
 
 /* Its pushes have memory of the pool, which a descriptor must not take the place of. */
@@ -155,7 +124,7 @@ static void test_a_descriptor_for_a_job_without_rings(void)
     const msgpack_object *opened =
         wire_call(wire, "job.open", "['copy', {size: 4096}, {window: 4}]");
     uint64_t job = (uint64_t)wire_number(opened, "job");
-    struct ring_desc desc = copy_desc(job, 0, MIB / 2, 2);
+    struct ring_desc desc = ring_client_copy(job, 0, MIB / 2, 2);
     uint8_t bytes[2 * BLOCK];
 
     random_bytes(bytes, sizeof(bytes));
@@ -182,7 +151,7 @@ static void test_more_than_the_entries_at_once(void)
     struct ring_desc *places = (void *)((uint8_t *)ring->shared + ring->sq + 64);
 
     for (uint32_t i = 0; i < RING_ENTRIES; i++) { /* to no job, so each is answered at once */
-        places[i] = copy_desc(0, 0, MIB / 2, 1);
+        places[i] = ring_client_copy(0, 0, MIB / 2, 1);
     }
     for (uint32_t n = RING_ENTRIES; n <= 2 * RING_ENTRIES; n += RING_ENTRIES) { /* never reaped */
         __atomic_store_n((uint32_t *)((uint8_t *)ring->shared + ring->sq), n, __ATOMIC_SEQ_CST);
@@ -210,7 +179,7 @@ static void test_a_storm_of_doorbells(void)
     struct wire *honest = wire_connect(harness_socket(daemon));
     struct ring_client *stormy = ring_client_open(wire, MIB);
     struct ring_client *ring = ring_client_open(honest, 2 * MIB);
-    uint64_t job = open_job(honest, ""), start_ns = now_ns();
+    uint64_t job = ring_client_open_copy(honest, ""), start_ns = now_ns();
     uint64_t wakes = stat_of(honest, "ring_wakes");
     unsigned n_honest = 0;
     pid_t storm = fork();
@@ -221,13 +190,14 @@ static void test_a_storm_of_doorbells(void)
         _exit(0);
     }
     while (n_honest < ROUNDS || waitpid(storm, NULL, WNOHANG) == 0) {
-        check_honest(ring, job);
+        ring_client_check_works(ring, job);
         n_honest++;
     }
     wakes = stat_of(honest, "ring_wakes") - wakes;
     CHECK_LE(wakes, n_honest + IDLE_WAKES + 1 + 2 * (now_ns() - start_ns) / (QUIET_MS * 1000000));
     ring_client_is_empty(stormy);
-    check_honest(stormy, open_job(wire, "")); /* it has hurt nobody, itself included */
+    ring_client_check_works(
+        stormy, ring_client_open_copy(wire, "")); /* it has hurt nobody, itself included */
 }
 
 /* The daemon does not listen all the time to a doorbell that rings for nothing. */
@@ -235,7 +205,7 @@ static void test_a_ring_that_rang_for_nothing_works_and_ends(void)
 {
     struct harness *daemon = harness_start("--log-level", "warning");
     struct wire *wire = wire_connect(harness_socket(daemon));
-    uint64_t job = open_job(wire, "");
+    uint64_t job = ring_client_open_copy(wire, "");
 
     for (unsigned i = 0; i < 3; i++) {
         struct ring_client *ring = ring_client_open(wire, MIB);
@@ -245,8 +215,8 @@ static void test_a_ring_that_rang_for_nothing_works_and_ends(void)
             ring_for_nothing(ring, 1);
         }
         if (i == 0) {
-            check_honest(ring, job);
-            check_honest(ring, job);
+            ring_client_check_works(ring, job);
+            ring_client_check_works(ring, job);
             ring_client_close(ring);
         } else if (i == 1) {
             ring_client_close(ring);
@@ -282,10 +252,10 @@ static void test_holes_under_a_running_job(void)
     struct wire *wire = wire_connect(harness_socket(daemon));
     struct wire *honest = wire_connect(harness_socket(daemon));
     struct ring_client *ring = ring_client_open(wire, 32 * MIB);
-    uint64_t job = open_job(wire, ", window: 4");
+    uint64_t job = ring_client_open_copy(wire, ", window: 4");
 
     for (unsigned round = 0; round < 10; round++) {
-        struct ring_desc desc = copy_desc(job, 0, 16 * MIB, 16 * MIB / BLOCK);
+        struct ring_desc desc = ring_client_copy(job, 0, 16 * MIB, 16 * MIB / BLOCK);
 
         random_bytes(ring->data, 16 * MIB);
         ring_client_submit(ring, &desc, 1);
@@ -301,7 +271,7 @@ static void test_holes_under_a_running_job(void)
         CHECK_STR(status_name(completion.status), status_name(STATUS_OK));
     }
     ring_client_close(ring);
-    check_honest(ring_client_open(honest, 32 * MIB), open_job(honest, ""));
+    ring_client_check_works(ring_client_open(honest, 32 * MIB), ring_client_open_copy(honest, ""));
     CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
 }
 
@@ -327,7 +297,7 @@ static void test_ends_that_change_while_they_are_read(void)
     }
     random_bytes(ring->data + MIB, TEXT);
     for (unsigned round = 0; round < 30; round++) {
-        struct ring_desc desc = copy_desc(job, 0, 3 * MIB, N);
+        struct ring_desc desc = ring_client_copy(job, 0, 3 * MIB, N);
 
         desc.in[1] = MIB / RING_ALIGN;
         desc.varying_size = TEXT;
@@ -396,10 +366,10 @@ static void test_clients_that_are_killed(void)
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             struct wire *wire = wire_connect(harness_socket(daemon));
             struct ring_client *ring = ring_client_open(wire, 8 * MIB);
-            uint64_t job = open_job(wire, ", window: 4");
+            uint64_t job = ring_client_open_copy(wire, ", window: 4");
 
             for (;;) {
-                struct ring_desc desc = copy_desc(job, 0, 4 * MIB, 4 * MIB / BLOCK);
+                struct ring_desc desc = ring_client_copy(job, 0, 4 * MIB, 4 * MIB / BLOCK);
 
                 ring_client_submit(ring, &desc, 1);
                 ring_client_reap(ring);
