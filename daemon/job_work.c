@@ -18,6 +18,7 @@ struct chunk {
     struct push *push; /* NULL for FINISH */
     uint32_t device;
     enum work_kind kind;
+    uint32_t n_records;
     uint64_t size; /* bytes of its largest array: what the scheduler counts */
 };
 
@@ -117,7 +118,13 @@ static int submit(struct job *job, uint32_t device, struct work_entry *entry, st
         return -EAGAIN;
     }
     *chunk = (struct chunk){
-        .job = job, .push = push, .device = device, .kind = entry->kind, .size = size};
+        .job = job,
+        .push = push,
+        .device = device,
+        .kind = entry->kind,
+        .n_records = entry->n_records,
+        .size = size,
+    };
     entry->job_slot = job->prepared->slot;
     int r = worker_link_submit(device_of(chunk)->link, job->flow.priority, entry, chunk);
     if (r < 0) {
@@ -298,6 +305,27 @@ static void describe_failure(const struct chunk *chunk, const struct work_result
          error[0] != '\0' ? error : "its worker does not say what went wrong");
 }
 
+/* What an op has not written is what somebody else left there: it never leaves. */
+static bool is_whole(const struct chunk *chunk, const struct work_result *result,
+                     struct failure *ret_failure)
+{
+    const struct prepared *prepared = chunk->job->prepared;
+
+    for (uint32_t i = 0; chunk->kind == WORK_MAP && i < prepared->op->n_out; i++) {
+        uint64_t size =
+            push_array_size(&prepared->shape, prepared->shape.n_in + i, chunk->n_records);
+
+        if (result->out_size[i] != size) {
+            fail(ret_failure, STATUS_INTERNAL, NULL,
+                 "op %s on device %s: output %s has %u bytes of %llu", prepared->op->name,
+                 device_of(chunk)->name, prepared->op->out[i].name, result->out_size[i],
+                 (unsigned long long)size);
+            return false;
+        }
+    }
+    return true;
+}
+
 void job_chunk_done(struct chunk *chunk, const struct work_result *result, const char *error)
 {
     struct job *job = retire(chunk);
@@ -306,6 +334,8 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result, const
     job->server->stats.chunks_total++;
     if (result->state != RESULT_DONE || result->status != STATUS_OK) {
         describe_failure(chunk, result, error, &failure);
+        note_failure(job, chunk->push, &failure);
+    } else if (!is_whole(chunk, result, &failure)) {
         note_failure(job, chunk->push, &failure);
     } else if (chunk->kind == WORK_MERGE) {
         note_merged(job, chunk->push);

@@ -79,7 +79,7 @@ enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
 struct work_result {
     uint32_t state;               /* enum result_state, stored last with release order */
     int32_t status;               /* enum status */
-    uint32_t out_size[LIMIT_OUT]; /* bytes produced, where an op may produce fewer */
+    uint32_t out_size[LIMIT_OUT]; /* bytes written: of a MAP that is OK, all of each output */
     uint64_t issue_ns;            /* CLOCK_MONOTONIC: the worker took the entry */
     uint64_t start_ns;            /* it began; not before issue_ns, whatever the status */
     uint64_t end_ns;              /* and ended, copies and all */

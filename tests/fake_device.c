@@ -126,7 +126,11 @@ static void complete(const struct device_work *work, struct device_completion *r
     ret_completion->cookie = work->cookie;
     result->issue_ns = work->issue_ns;
     result->start_ns = result->end_ns = now_ns();
-    result->status = (int32_t)wish_of(work);
+    result->status = wish_of(work) == FAKE_SHORT ? STATUS_OK : (int32_t)wish_of(work);
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        result->out_size[i] = (uint32_t)work->out[i].size;
+    }
+    result->out_size[0] -= wish_of(work) == FAKE_SHORT;
     if (result->status != STATUS_OK) {
         snprintf(ret_completion->error.text, sizeof(ret_completion->error.text), FAKE_ERROR);
     }

@@ -4,7 +4,8 @@
  *
  * The op affine's parameter `add` says what becomes of its work: that status, with FAKE_ERROR; or
  * FAKE_LOSES, which loses the device with FAKE_LOSS, or FAKE_DIES, which ends the process by
- * SIGABRT.  Everything else succeeds.  Each work that is timed took the FAKE_x_NS.
+ * SIGABRT, or FAKE_SHORT, which leaves the last byte out.  Everything else succeeds.  Each work
+ * that is timed took the FAKE_x_NS.
  *
  * Its environment says which devices there are:
  *     FAKE_DEVICES=3      so many, of the UUIDs FAKE-0, FAKE-1, ... (default: one without)
@@ -18,6 +19,7 @@
 
 #define FAKE_LOSES 1000u
 #define FAKE_DIES  1001u
+#define FAKE_SHORT 1002u
 
 #define FAKE_ERROR                                                                                 \
     "fakeCopy(to, from): fakeErrorOutOfCoffee (7) at fake.c:12; 24 bytes wanted, 8 free"

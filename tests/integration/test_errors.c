@@ -52,6 +52,17 @@ static void test_a_status_from_nowhere(void)
                  (uint64_t)UINT32_MAX);
 }
 
+/* The rest of the memory has what another client's push left there. */
+static void test_an_output_that_is_not_whole(void)
+{
+    struct harness *daemon = start_with_fake();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+
+    wire_refused(wire, "INTERNAL", "op affine on device cpu0: output y has 399 bytes of 400", "run",
+                 "['affine', {add: %lu}, {}, [<400>]]", (uint64_t)FAKE_SHORT);
+    wire_output(wire_call(wire, "run", "['affine', {}, {}, [<400>]]"), 400);
+}
+
 /* Whatever end is seen first: the socket's, the doorbell's, the process's. */
 static void test_a_lost_device_says_why(void)
 {
@@ -122,6 +133,6 @@ static void test_timing_of_a_job(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_a_failed_chunk_says_why), CHECK_TEST(test_a_status_from_nowhere),
-           CHECK_TEST(test_a_lost_device_says_why),
+           CHECK_TEST(test_an_output_that_is_not_whole), CHECK_TEST(test_a_lost_device_says_why),
            CHECK_TEST(test_a_worker_that_dies_without_a_word),
            CHECK_TEST(test_timing_is_a_sum_over_chunks), CHECK_TEST(test_timing_of_a_job))
