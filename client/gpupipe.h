@@ -83,7 +83,7 @@ enum gpupipe_status {
     GPUPIPE_ERROR_RETRY_UNSAFE = -21,   /* lost with its worker and not repeatable */
     GPUPIPE_ERROR_DEVICE_LOST = -22,    /* lost with its worker or device */
     GPUPIPE_ERROR_QUARANTINED = -23,    /* this op killed its worker twice for this user */
-    GPUPIPE_ERROR_RING = -24,           /* the ring's contents broke its rules */
+    GPUPIPE_ERROR_RING = -24,           /* its contents broke its rules, or its memory is no more */
     GPUPIPE_ERROR_INTERNAL = -25,       /* a defect of the daemon */
 
     /* The library's own. */

@@ -156,7 +156,7 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
 /* Answer a push that came as a descriptor. */
 void job_complete_push(struct job *job, const struct push *push, struct ring_link *link,
                        const struct failure *failure);
-/* The ring broke: fail all jobs that have pushes in it. */
+/* The ring is of no use: fail all jobs that have pushes in it, and those with this failure. */
 void job_fail_ring(const struct ring_link *link, const struct failure *failure);
 
 /* ---- job_work.c ----------------------------------------------------------------------------- */

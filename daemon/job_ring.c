@@ -449,18 +449,30 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
     ring_link_complete(link, &completion);
 }
 
+/* Note it with each of the job's pushes that lie there; are there any? */
+static bool fail_pushes(struct job *job, const struct ring_link *link,
+                        const struct failure *failure)
+{
+    bool has_any = false;
+
+    for (uint32_t i = 0; i < job->window; i++) {
+        struct push *push = &job->pushes[i];
+
+        if (push->ring == link) {
+            has_any = true;
+            push_note_failure(push, failure);
+        }
+    }
+    return has_any;
+}
+
 void job_fail_ring(const struct ring_link *link, const struct failure *failure)
 {
     struct job *next;
 
     for (struct job *job = link->server->jobs; job != NULL; job = next) {
-        bool is_in_it = false;
-
         next = job->next;
-        for (uint32_t i = 0; i < job->window; i++) {
-            is_in_it |= job->pushes[i].ring == link;
-        }
-        if (is_in_it) {
+        if (fail_pushes(job, link, failure)) {
             job_fail(job, failure, job->n_answered);
             job_settle(job);
         }

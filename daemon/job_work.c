@@ -267,12 +267,7 @@ static void note_failure(struct job *job, struct push *push, const struct failur
         job_fail(job, failure, job->n_answered);
         return;
     }
-    if (push->failure == NULL) {
-        push->failure = malloc(sizeof(*push->failure));
-        if (push->failure != NULL) { /* else it is answered as those behind it */
-            *push->failure = *failure;
-        }
-    }
+    push_note_failure(push, failure);
     job_fail(job, failure, push->seq);
 }
 

@@ -103,6 +103,16 @@ void push_release(struct push *push, const struct push_shape *shape, struct pool
     free(STEAL(push->failure));
 }
 
+void push_note_failure(struct push *push, const struct failure *failure)
+{
+    if (push->failure == NULL) {
+        push->failure = malloc(sizeof(*push->failure));
+        if (push->failure != NULL) {
+            *push->failure = *failure;
+        }
+    }
+}
+
 uint64_t push_piece_records(const struct push *push, uint32_t piece)
 {
     uint64_t first = (uint64_t)piece * push->piece_records;

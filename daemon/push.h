@@ -101,6 +101,9 @@ void push_sink(const struct push *push, const struct push_shape *shape, uint32_t
 /* Zero the rest of the last record of input 0, of which `size` bytes were received. */
 void push_pad(const struct push *push, const struct push_shape *shape, uint64_t size);
 
+/* Why it failed, the first time; without memory for that it is answered as those behind it. */
+void push_note_failure(struct push *push, const struct failure *failure);
+
 /* Records of one piece, and the piece that a record lies in. */
 uint64_t push_piece_records(const struct push *push, uint32_t piece);
 const struct block *push_block(const struct push *push, const struct push_shape *shape,

@@ -118,8 +118,16 @@ static void close_now(struct ring_link *link)
     }
 }
 
-/* What it has accepted is cancelled with the reason: its answers can go nowhere. */
-static void break_ring(struct ring_link *link, const char *reason)
+/* What it has accepted fails, with the reason. */
+static void fail_jobs(struct ring_link *link, const struct failure *failure)
+{
+    ring_link_hold(link); /* the jobs' answers let go of it one by one */
+    job_fail_ring(link, failure);
+    ring_link_let_go(link);
+}
+
+/* It is open: tell its client that it is no more. */
+static void end_with(struct ring_link *link, const char *reason)
 {
     struct msg_ring_closed closed = {.ring = link->id};
     struct answer answer;
@@ -127,14 +135,29 @@ static void break_ring(struct ring_link *link, const char *reason)
     fail(&closed.failure, STATUS_RING, NULL, "ring %llu is closed: %s",
          (unsigned long long)link->id, reason);
     log_debug("%s", closed.failure.message);
-    link->server->stats.rings_broken++;
     codec_pack_ring_closed(answer_begin(&answer), &closed, session_wants_structured(link->session));
     answer_send(&answer, link->session);
-    link->is_broken = true;
     link->state = RING_LINK_CLOSING;
-    ring_link_hold(link); /* the jobs' answers let go of it one by one */
-    job_fail_ring(link, &closed.failure);
-    ring_link_let_go(link);
+    fail_jobs(link, &closed.failure);
+}
+
+/* Its answers can go nowhere. */
+static void break_ring(struct ring_link *link, const char *reason)
+{
+    link->server->stats.rings_broken++;
+    link->is_broken = true;
+    end_with(link, reason);
+}
+
+/* A device cannot have its data any more: what it has accepted is answered so. */
+static void spoil(struct ring_link *link, const struct failure *failure)
+{
+    log_warning("ring %llu: %s", (unsigned long long)link->id, failure->message);
+    if (link->state == RING_LINK_OPEN) {
+        end_with(link, failure->message);
+    } else {
+        fail_jobs(link, failure);
+    }
 }
 
 void ring_link_hold(struct ring_link *link)
@@ -417,6 +440,8 @@ static void on_data(void *owner, const struct failure *failure)
 
     if (failure == NULL) {
         complete_open(link);
+    } else if (link->state != RING_LINK_OPENING) {
+        spoil(link, failure);
     } else {
         link->data = NULL;
         session_queue_error(link->session, link->open_msgid, failure);

@@ -327,6 +327,8 @@ void ring_pool_release(struct ring_pool *pool, struct ring_lease *lease)
     lease->is_leased = false;
     if (lease->state == LEASE_WAITING) {
         ring_lease_forget(lease);
+    } else if (lease->is_spoiled) {
+        ring_lease_evict(lease);
     } else if (!lease->was_shown) {
         put_in_stock(pool, lease);
     } else {

@@ -61,7 +61,11 @@ struct ring_holder {
     uint64_t connection; /* who may have it again; a number of no other, ever */
 };
 
-/* NULL: it is ready.  Else why it cannot be (NO_MEMORY): then there is no lease any more. */
+/*
+ * NULL: it is ready.  Else why it cannot be (NO_MEMORY): then there is no lease any more.  One that
+ * was ready may become useless (RING), when a device comes back that cannot have it: nothing new
+ * may use it, and it is to be released when nothing does.
+ */
 typedef void ring_pool_done(void *owner, const struct failure *failure);
 
 /* The stock follows.  0 or -ENOMEM. */

@@ -33,6 +33,7 @@ struct ring_lease {
     bool is_leased;
     bool is_doomed;      /* neither means that it is free */
     bool was_shown;      /* a client may have it mapped, for ever */
+    bool is_spoiled;     /* leased, and a device cannot have it: nobody will again */
     uid_t uid;           /* if it is leased, or was shown: of whom ... */
     uint64_t connection; /* ... and on which connection */
     uint64_t since_ms;   /* it has been waiting, free or doomed */

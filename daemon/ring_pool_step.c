@@ -96,6 +96,25 @@ static void on_failed(void *owner, uint32_t segment, const char *reason)
     ring_pool_step(pool);
 }
 
+/* Whoever leased it lets go of it, now or when what it has under way is done. */
+static void on_spoiled(void *owner, uint32_t segment, const char *reason)
+{
+    struct ring_lease *lease = owner;
+    struct ring_pool *pool = lease->pool;
+    struct failure failure;
+
+    (void)segment;
+    if (ring_lease_is_free(lease)) {
+        ring_lease_evict(lease);
+    } else if (lease->is_leased && !lease->is_spoiled) {
+        lease->is_spoiled = true;
+        fail(&failure, STATUS_RING, NULL, "a device that came back cannot have its memory: %s",
+             reason);
+        lease->on_done(lease->owner, &failure);
+    }
+    ring_pool_step(pool);
+}
+
 /* The table closes its descriptor after this. */
 static void on_gone(void *owner, uint32_t segment, int fd)
 {
@@ -125,6 +144,7 @@ static int add_to_table(struct ring_lease *lease)
         .on_usable = on_usable,
         .on_failed = on_failed,
         .on_gone = on_gone,
+        .on_spoiled = on_spoiled,
     };
 
     lease->state = LEASE_ADDING;

@@ -17,7 +17,7 @@ enum segment_state {
 };
 
 /* What a mapper has of a segment: whoever was asked to map it may have done so. */
-enum mapped { MAPPED_NOT, MAPPED_ASKED, MAPPED_YES, MAPPED_DROPPING };
+enum mapped { MAPPED_NOT, MAPPED_ASKED, MAPPED_YES, MAPPED_DROPPING, MAPPED_REFUSED };
 
 struct segment {
     enum segment_state state;
@@ -147,6 +147,11 @@ int segments_add(struct segments *segments, int fd, size_t size, const struct se
 static void drop(struct segments *segments, uint32_t id)
 {
     segments->all[id].state = SEGMENT_DROPPING;
+    for (struct segment_mapper *mapper = segments->mappers; mapper != NULL; mapper = mapper->next) {
+        if (mapper->has[id] == MAPPED_REFUSED) {
+            mapper->has[id] = MAPPED_NOT; /* it is not asked again, for this segment */
+        }
+    }
     tell_mappers(segments);
     settle(segments, id);
 }
@@ -254,6 +259,13 @@ bool segments_note_refused(struct segments *segments, struct segment_mapper *map
         segments->all[id].state = SEGMENT_DROPPING; /* told before it may be gone */
         watch.on_failed(watch.owner, id, reason);
         drop(segments, id);
+        return true;
+    case SEGMENT_USABLE:
+        if (watch.on_spoiled == NULL) {
+            return false;
+        }
+        mapper->has[id] = MAPPED_REFUSED;
+        watch.on_spoiled(watch.owner, id, reason);
         return true;
     case SEGMENT_DROPPING:
         settle(segments, id);

@@ -2,7 +2,7 @@
  * Segments: every memfd that workers map, by the id that work names it with (worker_abi.h).
  *
  *     ADDING    each worker that takes work is mapping it; or there is none now
- *     USABLE    all of them have, and whoever starts to take work has as well
+ *     USABLE    all of them have, and whoever starts to take work has as well, or it is spoiled
  *     DROPPING  each is unmapping it
  *     (free)    nobody has it mapped
  *
@@ -29,6 +29,11 @@ struct segment_watch {
     void (*on_failed)(void *owner, uint32_t id, const char *reason);
     /* Nobody has it mapped; its descriptor is closed after this. */
     void (*on_gone)(void *owner, uint32_t id, int fd);
+    /*
+     * A worker that came when it was USABLE could not map it, and will take work without it:
+     * nothing new may name it, and it is to be dropped when nothing does.  Maybe more than once.
+     */
+    void (*on_spoiled)(void *owner, uint32_t id, const char *reason);
 };
 
 int segments_create(struct segments **ret_segments); /* 0 or -ENOMEM */
@@ -71,7 +76,10 @@ void segments_set_takes_work(struct segments *segments, struct segment_mapper *m
 void segments_note_unasked(struct segment_mapper *mapper, uint32_t id);
 /* Its answers.  False: it was not asked. */
 bool segments_note_mapped(struct segments *segments, struct segment_mapper *mapper, uint32_t id);
-/* The segment is dropped; false if others need it, so that this mapper cannot take work. */
+/*
+ * The segment is dropped, or spoiled; false if its owner does not care for it, so that this mapper
+ * cannot take work.
+ */
 bool segments_note_refused(struct segments *segments, struct segment_mapper *mapper, uint32_t id,
                            const char *reason);
 bool segments_note_gone(struct segments *segments, struct segment_mapper *mapper, uint32_t id);

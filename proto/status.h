@@ -38,7 +38,7 @@
     X(RETRY_UNSAFE, "lost with its worker and not repeatable")                                     \
     X(DEVICE_LOST, "lost with its worker or device")                                               \
     X(QUARANTINED, "this op killed its worker twice for this user")                                \
-    X(RING, "the ring's contents broke its rules")                                                 \
+    X(RING, "the ring's contents broke its rules, or its memory is no more")                       \
     X(INTERNAL, "a defect of the daemon")
 
 enum status {

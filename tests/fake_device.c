@@ -79,13 +79,25 @@ static void fake_close(struct device *device)
     free(device);
 }
 
+/* Bytes of the largest segment that can be registered now. */
+static size_t segment_most(void)
+{
+    const char *most = getenv("FAKE_SEGMENT_MOST"), *path = getenv("FAKE_SEGMENT_FILE");
+    FILE *file = path != NULL ? fopen(path, "re") : NULL;
+    char line[32];
+
+    if (file != NULL) {
+        most = fgets(line, sizeof(line), file);
+        fclose(file);
+    }
+    return most != NULL ? strtoull(most, NULL, 10) : SIZE_MAX;
+}
+
 static int fake_segment_add(struct device *device, uint32_t id, void *base, size_t size,
                             struct failure *ret_failure)
 {
-    const char *most = getenv("FAKE_SEGMENT_MOST");
-
     (void)device, (void)base;
-    if (most != NULL && size > strtoull(most, NULL, 10)) {
+    if (size > segment_most()) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, FAKE_REFUSAL, id);
     }
     return 0;

@@ -11,6 +11,7 @@
  *     FAKE_DEVICES=3      so many, of the UUIDs FAKE-0, FAKE-1, ... (default: one without)
  *     FAKE_BROKEN=02      those of these indices cannot be opened: FAKE_BREAK
  *     FAKE_SEGMENT_MOST=N segments of more bytes cannot be registered: FAKE_REFUSAL
+ *     FAKE_SEGMENT_FILE=F the same, while there is a file F, with the N that it says
  *     FAKE_UUID_FILE=F    while there is a file F, its first line is the UUID of any of them
  */
 #pragma once

@@ -19,6 +19,8 @@ enum life { LIFE_NONE, LIFE_ADDING, LIFE_USABLE, LIFE_FAILED, LIFE_DROPPED, LIFE
 /* One segment, as its owner sees it. */
 static struct owned {
     enum life life;
+    bool is_spoiled; /* whoever is ready may be so without it */
+    bool is_watched;
     int fd;
     size_t size; /* of no other: the table only passes it on */
     char reason[32];
@@ -39,7 +41,7 @@ static struct played {
 
 static struct segments *segments;
 static size_t last_size;
-static unsigned n_usable, n_failed, n_gone;
+static unsigned n_usable, n_failed, n_gone, n_spoiled;
 static bool is_chatty; /* whoever is told of one adds another, once */
 static bool is_over;   /* nobody cares any more */
 
@@ -65,7 +67,7 @@ static unsigned n_ready(void)
 static void check_ready_have(uint32_t id)
 {
     for (unsigned i = 0; i < N_WORKERS; i++) {
-        if (is_ready(&workers[i])) {
+        if (is_ready(&workers[i]) && !owned[id].is_spoiled) {
             CHECK_EQ(workers[i].mapped[id], owned[id].size);
         }
     }
@@ -103,6 +105,19 @@ static void on_failed(void *owner, uint32_t id, const char *reason)
     owned[id].life = LIFE_FAILED;
     snprintf(owned[id].reason, sizeof(owned[id].reason), "%s", reason);
     n_failed++;
+    chat();
+}
+
+static void on_spoiled(void *owner, uint32_t id, const char *reason)
+{
+    if (is_over) {
+        return;
+    }
+    CHECK(owner == owned);
+    CHECK_EQ(owned[id].life, LIFE_USABLE);
+    CHECK_STR(reason, "no sugar");
+    owned[id].is_spoiled = true;
+    n_spoiled++;
     chat();
 }
 
@@ -145,7 +160,7 @@ static void receive(struct played *worker, enum segment_request order, uint32_t 
     } else {
         CHECK_EQ(order, SEGMENT_DROP);
         CHECK(owned[id].life == LIFE_FAILED || owned[id].life == LIFE_DROPPED);
-        CHECK_EQ(worker->mapped[id], owned[id].size);
+        CHECK_EQ(worker->mapped[id], owned[id].size); /* nobody drops what it has refused */
     }
     worker->order = order;
     worker->id = id;
@@ -226,7 +241,7 @@ static void end_worker(struct played *worker)
 static void act_on_order(struct played *worker, bool is_refused)
 {
     bool is_refusal = is_refused && worker->order == SEGMENT_ADD;
-    bool is_needed = owned[worker->id].life == LIFE_USABLE;
+    bool is_needed = owned[worker->id].life == LIFE_USABLE && !owned[worker->id].is_watched;
     bool is_fine = answer(worker, is_refusal);
 
     CHECK_EQ(is_fine, !(is_refusal && is_needed));
@@ -275,14 +290,14 @@ static void start(void)
 {
     memset(owned, 0, sizeof(owned));
     memset(workers, 0, sizeof(workers));
-    n_usable = n_failed = n_gone = 0;
+    n_usable = n_failed = n_gone = n_spoiled = 0;
     is_chatty = is_over = false;
     CHECK_EQ(segments_create(&segments), 0);
 }
 
 static uint32_t add(bool is_watched)
 {
-    const struct segment_watch watch = {owned, on_usable, on_failed, on_gone};
+    const struct segment_watch watch = {owned, on_usable, on_failed, on_gone, on_spoiled};
     uint32_t id = 0, got = UINT32_MAX;
     int fd = eventfd(0, EFD_CLOEXEC);
 
@@ -291,7 +306,12 @@ static uint32_t add(bool is_watched)
         id++;
         CHECK_LT(id, N_IDS);
     }
-    owned[id] = (struct owned){is_watched ? LIFE_ADDING : LIFE_USABLE, fd, ++last_size, ""};
+    owned[id] = (struct owned){
+        .life = is_watched ? LIFE_ADDING : LIFE_USABLE,
+        .is_watched = is_watched,
+        .fd = fd,
+        .size = ++last_size,
+    };
     CHECK_EQ(segments_add(segments, fd, last_size, is_watched ? &watch : NULL, &got), 0);
     CHECK_EQ(got, id); /* the lowest that is free */
     ask_all();
@@ -425,6 +445,28 @@ static void test_the_only_worker_refuses(void)
     act(&workers[0], ACTION_REFUSE);
     CHECK_EQ(n_failed, 1);
     CHECK_EQ(n_gone, 1);
+    check_all_end();
+}
+
+/* It is not asked to drop what it has refused; the next of its id is another one. */
+static void test_a_later_worker_refuses(void)
+{
+    check_at_end(finish, NULL);
+    start();
+    act(&workers[0], ACTION_JOIN);
+    uint32_t id = add(true);
+    act(&workers[0], ACTION_OK);
+    act(&workers[1], ACTION_JOIN);
+    act(&workers[1], ACTION_REFUSE);
+    CHECK_EQ(n_spoiled, 1);
+    CHECK_EQ(n_ready(), 2);
+    drop(id);
+    CHECK_EQ(workers[1].order, SEGMENT_NOTHING);
+    act(&workers[0], ACTION_OK);
+    CHECK_EQ(n_gone, 1);
+    CHECK_EQ(add(true), id);
+    obey();
+    CHECK_EQ(n_usable, 2);
     check_all_end();
 }
 
@@ -629,7 +671,7 @@ static void random_step(void)
 static void test_long_lives(void)
 {
     enum { N_LIVES = 50, N_RANDOM_STEPS = 3000 };
-    unsigned n_all_usable = 0, n_all_failed = 0;
+    unsigned n_all_usable = 0, n_all_failed = 0, n_all_spoiled = 0;
 
     check_at_end(finish, NULL);
     for (unsigned life = 0; life < N_LIVES; life++) {
@@ -640,16 +682,18 @@ static void test_long_lives(void)
         }
         n_all_usable += n_usable;
         n_all_failed += n_failed;
+        n_all_spoiled += n_spoiled;
         check_all_end();
     }
     CHECK_GT(n_all_usable, N_LIVES);
     CHECK_GT(n_all_failed, N_LIVES);
+    CHECK_GT(n_all_spoiled, N_LIVES);
 }
 
 CHECK_MAIN(CHECK_TEST(test_it_is_usable_when_all_ready_workers_have_it),
            CHECK_TEST(test_the_first_worker_finds_one_that_is_added),
            CHECK_TEST(test_one_refuses_and_all_drop_it), CHECK_TEST(test_the_only_worker_refuses),
-           CHECK_TEST(test_gone_is_said_once),
+           CHECK_TEST(test_a_later_worker_refuses), CHECK_TEST(test_gone_is_said_once),
            CHECK_TEST(test_a_killed_worker_has_it_until_its_exit),
            CHECK_TEST(test_a_full_socket_loses_nothing), CHECK_TEST(test_answers_to_no_question),
            CHECK_TEST(test_all_ids), CHECK_TEST(test_every_order), CHECK_TEST(test_long_lives))
