@@ -183,7 +183,9 @@ static void worker_exited(struct worker *worker, const char *words)
         }
     }
     /* What it announced before it died is done; only the rest is lost. */
-    deliver_all_done(worker);
+    if (!worker->is_distrusted) {
+        deliver_all_done(worker);
+    }
     deliver_lost(worker);
     worker_bury(worker);
 }
@@ -421,6 +423,7 @@ void worker_link_publish(struct worker_link *link)
 void worker_link_poll(struct worker_link *link)
 {
     if (worker_link_is_ready(link) && !deliver_all_done(link->current)) {
+        link->current->is_distrusted = true;
         worker_condemn(link->current, "it broke the rules of its queue");
     }
 }

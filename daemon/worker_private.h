@@ -40,8 +40,9 @@ struct worker {
     struct worker_caps caps;
     struct manifest_op *ops;
     bool has_unpublished[PRIORITY_COUNT];
-    bool is_silent;                             /* DYING and did not say why: its exit will */
-    char reason[208];                           /* why it is DYING, for people */
+    bool is_distrusted; /* DYING because of what its queues said: they are not looked at again */
+    bool is_silent;     /* DYING and did not say why: its exit will */
+    char reason[208];   /* why it is DYING, for people */
     void *chunks[PRIORITY_COUNT][WORK_ENTRIES]; /* what its places hold, by index */
     struct worker *next;                        /* the link's list of dying workers */
 };
