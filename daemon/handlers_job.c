@@ -346,7 +346,7 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
         job_destroy(job);
         return r;
     }
-    job->id = ++server->last_job_id;
+    server_name_job(server, job);
     server->stats.jobs_total++;
     describe_job(job, &opened);
     codec_pack_job_opened(answer_begin(&answer), message->msgid, &opened);

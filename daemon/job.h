@@ -36,6 +36,7 @@ struct job {
     struct session *session;     /* NULL: its connection is gone */
     struct user *user;           /* who is charged for it, to its very end */
     struct job *next, *previous; /* of the server's jobs */
+    struct job *next_like;       /* with an id: see server_jobs_like() */
 
     uint64_t id;    /* 0: a run, which no client can name */
     uint32_t msgid; /* of a run's request */

@@ -235,11 +235,11 @@ static void accept_push(struct job *job, struct push *push, struct ring_link *li
 static int find_job(const struct ring_link *link, uint32_t id, struct job **ret_job,
                     struct failure *ret_failure)
 {
-    struct job *job = link->server->jobs;
+    struct job *job = server_jobs_like(link->server, id);
 
-    while (job != NULL && (job->session != link->session || job->id == 0 ||
-                           (uint32_t)job->id != id || job->state >= JOB_DONE)) {
-        job = job->next;
+    while (job != NULL &&
+           (job->session != link->session || (uint32_t)job->id != id || job->state >= JOB_DONE)) {
+        job = job->next_like;
     }
     if (job == NULL) {
         return fail(ret_failure, STATUS_NOT_FOUND, "job", "there is no job %u, or it has ended",

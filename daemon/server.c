@@ -453,6 +453,24 @@ void server_add_job(struct server *server, struct job *job)
     }
 }
 
+_Static_assert((SERVER_JOB_BUCKETS & (SERVER_JOB_BUCKETS - 1)) == 0,
+               "half an id leads to the same bucket as the whole");
+
+static struct job **bucket_of(struct server *server, uint64_t id)
+{
+    return &server->jobs_by_id[id % SERVER_JOB_BUCKETS];
+}
+
+static void forget_name(struct server *server, struct job *job)
+{
+    for (struct job **at = bucket_of(server, job->id); *at != NULL; at = &(*at)->next_like) {
+        if (*at == job) {
+            *at = job->next_like;
+            return;
+        }
+    }
+}
+
 void server_remove_job(struct server *server, struct job *job)
 {
     if (job->previous != NULL) {
@@ -463,16 +481,31 @@ void server_remove_job(struct server *server, struct job *job)
     if (job->next != NULL) {
         job->next->previous = job->previous;
     }
+    forget_name(server, job);
+}
+
+void server_name_job(struct server *server, struct job *job)
+{
+    job->id = ++server->last_job_id;
+    struct job **bucket = bucket_of(server, job->id);
+
+    job->next_like = *bucket;
+    *bucket = job;
 }
 
 struct job *server_find_job(struct server *server, uint64_t id)
 {
-    for (struct job *job = server->jobs; job != NULL; job = job->next) {
-        if (job->id == id && id != 0) {
-            return job;
-        }
+    struct job *job = *bucket_of(server, id);
+
+    while (job != NULL && job->id != id) {
+        job = job->next_like;
     }
-    return NULL;
+    return job;
+}
+
+struct job *server_jobs_like(struct server *server, uint32_t id)
+{
+    return *bucket_of(server, id);
 }
 
 int server_find_op(struct server *server, const char *name, uint32_t *ret_index,

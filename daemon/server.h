@@ -27,6 +27,8 @@
 
 #include <uv.h>
 
+#define SERVER_JOB_BUCKETS LIMIT_JOB_SLOTS /* ids go up by one: they hardly ever meet */
+
 #define SERVER_RETRY_MS 50 /* what BUSY answers suggest; about one bulk push.  Not tuned. */
 
 enum server_state { SERVER_STARTING, SERVER_SERVING, SERVER_DRAINING, SERVER_STOPPED };
@@ -52,6 +54,7 @@ struct server {
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
     struct job *jobs;
+    struct job *jobs_by_id[SERVER_JOB_BUCKETS]; /* those that have one, by server_jobs_like() */
     uint64_t last_job_id;
     struct ring_pool *ring_pool;
     struct ring_link *rings;
@@ -102,7 +105,11 @@ void server_note_devices(struct server *server);
 
 void server_add_job(struct server *server, struct job *job);
 void server_remove_job(struct server *server, struct job *job);
+/* Give it an id, by which clients name it. */
+void server_name_job(struct server *server, struct job *job);
 struct job *server_find_job(struct server *server, uint64_t id);
+/* Jobs one of which may have this low half of an id: the others by next_like. */
+struct job *server_jobs_like(struct server *server, uint32_t id);
 
 /* Or UNKNOWN_OP.  Nobody is let in before a worker has announced its ops. */
 int server_find_op(struct server *server, const char *name, uint32_t *ret_index,
