@@ -58,10 +58,19 @@ void segments_destroy(struct segments *segments)
     free(segments);
 }
 
-static void tell_mappers(struct segments *segments)
+static void note_news(struct segment_mapper *mapper, uint32_t id)
+{
+    mapper->from = MIN(mapper->from, id);
+}
+
+/* All know before the first acts on it. */
+static void tell_mappers(struct segments *segments, uint32_t id)
 {
     struct segment_mapper *next;
 
+    for (struct segment_mapper *mapper = segments->mappers; mapper != NULL; mapper = mapper->next) {
+        note_news(mapper, id);
+    }
     for (struct segment_mapper *mapper = segments->mappers; mapper != NULL; mapper = next) {
         next = mapper->next;
         mapper->on_news(mapper);
@@ -139,7 +148,7 @@ int segments_add(struct segments *segments, int fd, size_t size, const struct se
         segments->all[id].watch = *watch;
     }
     *ret_id = id;
-    tell_mappers(segments);
+    tell_mappers(segments, id);
     settle(segments, id);
     return 0;
 }
@@ -152,7 +161,7 @@ static void drop(struct segments *segments, uint32_t id)
             mapper->has[id] = MAPPED_NOT; /* it is not asked again, for this segment */
         }
     }
-    tell_mappers(segments);
+    tell_mappers(segments, id);
     settle(segments, id);
 }
 
@@ -176,6 +185,7 @@ size_t segments_size(const struct segments *segments, uint32_t id)
 
 void segments_attach(struct segments *segments, struct segment_mapper *mapper)
 {
+    mapper->from = 0;
     mapper->next = segments->mappers;
     segments->mappers = mapper;
 }
@@ -194,7 +204,8 @@ void segments_detach(struct segments *segments, struct segment_mapper *mapper)
 enum segment_request segments_next(struct segments *segments, struct segment_mapper *mapper,
                                    uint32_t *ret_id)
 {
-    for (uint32_t id = 0; id < segments->n; id++) {
+    for (; mapper->from < segments->n; mapper->from++) {
+        uint32_t id = mapper->from;
         enum segment_state state = segments->all[id].state;
 
         *ret_id = id;
@@ -224,6 +235,7 @@ static bool note(struct segment_mapper *mapper, uint32_t id, enum mapped asked, 
         return false;
     }
     mapper->has[id] = now;
+    note_news(mapper, id); /* it may have been dropped meanwhile */
     return true;
 }
 

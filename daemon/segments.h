@@ -56,6 +56,7 @@ size_t segments_size(const struct segments *segments, uint32_t id);
 struct segment_mapper {
     struct segment_mapper *next;
     bool takes_work;
+    uint32_t from; /* there is nothing to ask of those below */
     /* There is something for segments_next(); not called from within it. */
     void (*on_news)(struct segment_mapper *mapper);
     uint8_t has[LIMIT_SEGMENTS]; /* enum mapped */
