@@ -241,7 +241,6 @@ static void drop_doorbell(struct gpupipe_ring *ring)
         /* Closing it is not enough: a child may have it, too. */
         epoll_ctl(ring->gpupipe->epoll_fd, EPOLL_CTL_DEL, ring->doorbell_fd, NULL);
         close_fd(&ring->doorbell_fd);
-        ring->doorbell_fd = -1;
     }
 }
 

@@ -18,10 +18,12 @@
 /* `_cleanup_(close_fd) int fd = open(...)`: runs when the variable leaves its scope. */
 #define _cleanup_(function) __attribute__((cleanup(function)))
 
+/* *fd is -1 afterwards, so a second call does nothing. */
 static inline void close_fd(int *fd)
 {
     if (*fd >= 0) {
         close(*fd);
+        *fd = -1;
     }
 }
 
