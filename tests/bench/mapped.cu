@@ -4,9 +4,8 @@
 #include <stdint.h>
 
 /* n_done is of the device, and 0 again at the end; everything else is of the host. */
-extern "C" __global__ void gp_mapped_copy(const uint4 *in, uint4 *out, uint32_t n,
-                                          uint32_t *n_done, volatile uint32_t *sequence,
-                                          uint32_t number)
+extern "C" __global__ void gp_mapped_copy(const uint4 *in, uint4 *out, uint32_t n, uint32_t *n_done,
+                                          volatile uint32_t *sequence, uint32_t number)
 {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
 
