@@ -4,9 +4,9 @@
  *     WAITING   for its turn, or for others to be gone; takes no memory yet
  *     MAKING    its pages are being allocated, on a thread of libuv's
  *     ADDING    workers map and register it
- *     USABLE    *leased* to a ring; or *idle*, for the same connection's next of its size; or
- * *stock* DROPPING  workers let go of it CLEARING  its pages are being freed, on a thread of
- * libuv's
+ *     USABLE    "leased" to a ring; "idle", for the same connection's next of its size; or "stock"
+ *     DROPPING  workers let go of it
+ *     CLEARING  its pages are being freed, on a thread of libuv's
  *
  * A mapping cannot be taken back from a client, so **what one connection had is never another's**:
  * it is reused there, or dropped, and dropping frees its pages whoever still has it mapped.  Not
@@ -14,7 +14,7 @@
  * MADV_REMOVE) parts it from what a GPU has registered, for good, and nothing tells.  Only a daemon
  * that stops leaves the pages to who has them mapped: a program may not have read its results yet.
  *
- * *Stock* is one segment of LIMIT_RING_SIZE_DEFAULT that no client ever had, so that ring.open need
+ * Stock is one segment of LIMIT_RING_SIZE_DEFAULT that no client ever had, so that ring.open need
  * not wait for pages and registration; it is made at start, and again whenever it was taken.  Idle
  * segments are dropped RING_POOL_IDLE_MS after their last ring, when their connection is gone, or,
  * with the stock, oldest first, when somebody needs their room.
