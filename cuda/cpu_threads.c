@@ -22,6 +22,7 @@
  */
 #include "cuda/cpu_threads.h"
 
+#include "cuda/cpu_guard.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -55,7 +56,9 @@ struct table {
     uint32_t n;
     uint64_t n_records;
     uint64_t n_bytes; /* as bytes_of() counts them */
+    uint32_t lost;    /* set of those that met memory that is no more */
 };
+_Static_assert(TABLE_SIZE <= 32, "a work is a bit of a uint32_t");
 
 /* How fast the last table of an op went: what to expect of the next that is like it. */
 struct pace {
@@ -145,6 +148,26 @@ static void (*const run_kinds[])(const struct table *table) = {
     [WORK_FINISH] = run_finish,
 };
 
+static void run_kind(const void *arg)
+{
+    const struct table *table = arg;
+
+    run_kinds[table->works[0].kind](table);
+}
+
+/* The set of those whose memory is no more, each by itself: others are to get their results. */
+static uint32_t find_lost(const struct table *table)
+{
+    struct table one = {.n = 1};
+    uint32_t lost = 0;
+
+    for (uint32_t i = 0; i < table->n; i++) {
+        one.works[0] = table->works[i];
+        lost |= cpu_guard_run(run_kind, &one) ? 0 : UINT32_C(1) << i;
+    }
+    return lost;
+}
+
 static uint64_t thread_cpu_ns(void)
 {
     struct timespec now;
@@ -154,13 +177,13 @@ static uint64_t thread_cpu_ns(void)
 }
 
 /* Returns what the works of the table have in common. */
-static struct work_result run_table(const struct table *table)
+static struct work_result run_table(struct table *table)
 {
     struct work_result common = {.status = STATUS_OK};
     uint64_t cpu_ns = thread_cpu_ns();
 
     common.start_ns = now_ns();
-    run_kinds[table->works[0].kind](table);
+    table->lost = cpu_guard_run(run_kind, table) ? 0 : find_lost(table);
     common.end_ns = now_ns();
     common.device_ns = (thread_cpu_ns() - cpu_ns) / table->n;
     common.compute_ns = (common.end_ns - common.start_ns) / table->n;
@@ -267,7 +290,7 @@ static bool fill_table(struct cpu_threads *threads, struct table *ret_table)
 }
 
 static void finish_one(struct cpu_threads *threads, const struct device_work *work,
-                       const struct work_result *common)
+                       const struct work_result *common, bool is_lost)
 {
     uint32_t n_places = PRIORITY_COUNT * threads->depth;
     struct finished *finished =
@@ -280,6 +303,11 @@ static void finish_one(struct cpu_threads *threads, const struct device_work *wo
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         finished->completion.result.out_size[i] = (uint32_t)work->out[i].size;
     }
+    if (is_lost) {
+        finished->completion.result.status = STATUS_RING;
+        snprintf(finished->completion.error.text, sizeof(finished->completion.error.text),
+                 "memory of the ring was freed, and there are no huge pages left to replace it");
+    }
 }
 
 static void finish_table(struct cpu_threads *threads, const struct table *table,
@@ -287,7 +315,7 @@ static void finish_table(struct cpu_threads *threads, const struct table *table,
 {
     note_pace(threads, table, common->end_ns - common->start_ns);
     for (uint32_t i = 0; i < table->n; i++) {
-        finish_one(threads, &table->works[i], common);
+        finish_one(threads, &table->works[i], common, (table->lost >> i & 1) != 0);
     }
 }
 
@@ -375,6 +403,7 @@ int cpu_threads_create(uint32_t n_threads, struct cpu_threads **ret_threads)
     if (threads == NULL) {
         return -ENOMEM;
     }
+    cpu_guard_start();
     threads->depth = MAX(2 * n_threads, DEPTH_LEAST);
     threads->completion_fd = -1;
     pthread_mutex_init(&threads->lock, NULL);

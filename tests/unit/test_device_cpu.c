@@ -10,6 +10,8 @@
 #include "tests/fake_ops.h"
 #include "tests/random.h"
 
+#include <sys/mman.h>
+
 #define N_MAX 64u
 
 /* One device with memory to work on; static, so that a failing test can be undone. */
@@ -85,7 +87,7 @@ static void issue(struct device_work work)
 }
 
 /* Wait for n completions; they lie in bench.completions in the order in which they came. */
-static void await(uint32_t n)
+static void await_any(uint32_t n)
 {
     struct failure failure;
     uint32_t n_got = 0;
@@ -101,6 +103,11 @@ static void await(uint32_t n)
             device_backend.wait(bench.device, bench.doorbell[0]);
         }
     }
+}
+
+static void await(uint32_t n)
+{
+    await_any(n);
     for (uint32_t i = 0; i < n; i++) {
         CHECK_EQ(bench.completions[i].result.status, STATUS_OK);
     }
@@ -368,7 +375,57 @@ static void test_close_drops_what_waits(void)
     }
 }
 
+/* ---- memory that is no more ----------------------------------------------------------------- */
+
+/* A mapping whose pages are gone, as those of a hole where there are no more huge pages. */
+static void *map_nothing(size_t size)
+{
+    int fd = memfd_create("nothing", MFD_CLOEXEC);
+    void *base;
+
+    CHECK_EQ(ftruncate(fd, (off_t)size), 0);
+    base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(base != MAP_FAILED);
+    CHECK_EQ(ftruncate(fd, 0), 0);
+    close(fd);
+    return base;
+}
+
+/* Who has lost its memory learns it; those beside it, in the same table too, get their results. */
+static void test_memory_that_is_no_more(void)
+{
+    enum { N = 16 };
+    static uint32_t in[N], out[N];
+    uint32_t *nothing = map_nothing(4096);
+    uint32_t without_in = (uint32_t)random_below(N / 2);
+    uint32_t without_out = N / 2 + (uint32_t)random_below(N / 2);
+
+    set_up();
+    random_bytes(in, sizeof(in));
+    memset(out, 0xa5, sizeof(out));
+    close_gates();
+    for (uint32_t i = 0; i < N; i++) {
+        issue(map_work(FAKE_AFFINE, PRIORITY_NORMAL, i, i == without_in ? nothing : &in[i],
+                       i == without_out ? nothing : &out[i], 1));
+    }
+    open_gate(0);
+    await_any(N + 1);
+    for (uint32_t i = 1; i < N + 1; i++) {
+        const struct device_completion *completion = &bench.completions[i];
+        uint64_t at = completion->cookie;
+
+        if (at == without_in || at == without_out) {
+            CHECK_EQ(completion->result.status, STATUS_RING);
+            CHECK_HAS(completion->error.text, "freed");
+        } else {
+            CHECK_EQ(completion->result.status, STATUS_OK);
+            CHECK_EQ(out[at], 3 * in[at]);
+        }
+    }
+    munmap(nothing, 4096);
+}
+
 CHECK_MAIN(CHECK_TEST(test_probe), CHECK_TEST(test_a_map_chunk), CHECK_TEST(test_priorities),
            CHECK_TEST(test_narrow_chunks_run_together), CHECK_TEST(test_reduce),
            CHECK_TEST(test_room), CHECK_TEST(test_many), CHECK_TEST(test_the_doorbell_ends_a_wait),
-           CHECK_TEST(test_close_drops_what_waits))
+           CHECK_TEST(test_close_drops_what_waits), CHECK_TEST(test_memory_that_is_no_more))

@@ -1,0 +1,40 @@
+/*
+ * CPU guard: the jump out of a signal handler, on the thread that has met the fault.
+ */
+#include "cuda/cpu_guard.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+
+static _Thread_local sigjmp_buf *way_out; /* NULL: not guarded */
+
+static void on_bus_error(int signal_number)
+{
+    if (way_out != NULL) {
+        siglongjmp(*way_out, 1);
+    }
+    signal(signal_number, SIG_DFL); /* it comes again as soon as we return */
+}
+
+void cpu_guard_start(void)
+{
+    /* The jump leaves the mask alone, so the signal must not be in it. */
+    const struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
+
+    sigaction(SIGBUS, &action, NULL);
+}
+
+bool cpu_guard_run(void (*run)(const void *arg), const void *arg)
+{
+    sigjmp_buf here;
+
+    if (sigsetjmp(here, 0) != 0) {
+        way_out = NULL;
+        return false;
+    }
+    way_out = &here;
+    run(arg);
+    way_out = NULL;
+    return true;
+}
