@@ -72,12 +72,11 @@ void mapped_step(struct mapped *mapped, size_t at, size_t size)
     uint32_t n_turns = 0;
 
     MUST(cudaLaunchKernel((const void *)mapped->kernel, grid, block, arguments, 0, mapped->stream));
-    while (*mapped->sequence != number) {
+    while (__atomic_load_n(mapped->sequence, __ATOMIC_ACQUIRE) != number) {
         if (++n_turns % (1u << 20) == 0) { /* else a kernel that fails is waited for for ever */
             cudaError_t error = cudaStreamQuery(mapped->stream);
 
             MUST(error == cudaErrorNotReady ? cudaSuccess : error);
         }
     }
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
