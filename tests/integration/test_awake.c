@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -56,7 +57,19 @@ static bool daemon_sleeps(const struct ring_client *ring)
 
 /* ---- who sleeps ----------------------------------------------------------------------------- */
 
-/* How often all threads of a process have gone to sleep. */
+/* A sanitizer's thread has the name of its process, and wakes up ten times a second. */
+static bool is_ours(pid_t pid, const char *task)
+{
+    char path[300], process_name[32];
+    const char *name = harness_proc(pid, "comm");
+
+    snprintf(process_name, sizeof(process_name), "%s", name == NULL ? "" : name);
+    snprintf(path, sizeof(path), "task/%s/comm", task);
+    name = harness_proc(pid, path);
+    return atoi(task) == pid || (name != NULL && strcmp(name, process_name) != 0);
+}
+
+/* How often the threads of a process have gone to sleep: the first, and those with names. */
 static uint64_t n_sleeps(pid_t pid)
 {
     char path[300];
@@ -69,8 +82,11 @@ static uint64_t n_sleeps(pid_t pid)
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         const char *status, *line;
 
+        if (entry->d_name[0] == '.' || !is_ours(pid, entry->d_name)) {
+            continue;
+        }
         snprintf(path, sizeof(path), "task/%s/status", entry->d_name);
-        status = entry->d_name[0] == '.' ? NULL : harness_proc(pid, path);
+        status = harness_proc(pid, path);
         line = status == NULL ? NULL : strstr(status, "\nvoluntary_ctxt_switches:");
         n += line == NULL ? 0 : strtoull(strchr(line, ':') + 1, NULL, 10);
     }
