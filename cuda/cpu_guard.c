@@ -19,10 +19,19 @@ static void on_bus_error(int signal_number)
 
 void cpu_guard_start(void)
 {
-    /* The jump leaves the mask alone, so the signal must not be in it. */
-    const struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
+    const struct sigaction action = {.sa_handler = on_bus_error};
 
     sigaction(SIGBUS, &action, NULL);
+}
+
+/* After the jump it is blocked; to save the mask before would be a system call for each run. */
+static void unblock(void)
+{
+    sigset_t bus_error;
+
+    sigemptyset(&bus_error);
+    sigaddset(&bus_error, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &bus_error, NULL);
 }
 
 bool cpu_guard_run(void (*run)(const void *arg), const void *arg)
@@ -31,6 +40,7 @@ bool cpu_guard_run(void (*run)(const void *arg), const void *arg)
 
     if (sigsetjmp(here, 0) != 0) {
         way_out = NULL;
+        unblock();
         return false;
     }
     way_out = &here;
