@@ -166,8 +166,9 @@ struct chunk; /* one work entry of this job's at the device */
 
 /* Does it have something for the device?  Sets flow.next_size. */
 bool job_has_work(struct job *job);
-/* Hand its next chunk to this device.  0 or -EAGAIN (its worker takes no more now). */
-int job_issue(struct job *job, uint32_t device);
+/* Hand its next chunk to this device, as this priority.  0 or -EAGAIN (its worker takes no more
+ * now). */
+int job_issue(struct job *job, const struct scheduler_place *place);
 /*
  * The chunk's answer, or its loss, arrived.  Frees the chunk; settles the job.  error and reason
  * are the worker's words: why the result is not OK (or ""), and how it ended.

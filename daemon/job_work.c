@@ -16,10 +16,9 @@
 struct chunk {
     struct job *job;
     struct push *push; /* NULL for FINISH */
-    uint32_t device;
     enum work_kind kind;
     uint32_t n_records;
-    uint64_t size; /* bytes of its largest array: what the scheduler counts */
+    struct scheduler_charge charge;
 };
 
 /* ---- what is next --------------------------------------------------------------------------- */
@@ -105,28 +104,23 @@ static work_ref fold_ref(const struct job *job, uint32_t place)
 
 static const struct device *device_of(const struct chunk *chunk)
 {
-    return &chunk->job->server->devices.all[chunk->device];
+    return &chunk->job->server->devices.all[chunk->charge.place.device];
 }
 
 /* Hand an entry to the device's worker; the chunk is freed if it takes none. */
-static int submit(struct job *job, uint32_t device, struct work_entry *entry, struct push *push,
-                  uint64_t size)
+static int submit(struct job *job, const struct scheduler_place *place, struct work_entry *entry,
+                  struct push *push)
 {
+    const struct device *device = &job->server->devices.all[place->device];
     struct chunk *chunk = malloc(sizeof(*chunk));
 
     if (chunk == NULL) {
         return -EAGAIN;
     }
     *chunk = (struct chunk){
-        .job = job,
-        .push = push,
-        .device = device,
-        .kind = entry->kind,
-        .n_records = entry->n_records,
-        .size = size,
-    };
+        .job = job, .push = push, .kind = entry->kind, .n_records = entry->n_records};
     entry->job_slot = job->prepared->slot;
-    int r = worker_link_submit(device_of(chunk)->link, job->flow.priority, entry, chunk);
+    int r = worker_link_submit(device->link, place->priority, entry, chunk);
     if (r < 0) {
         free(chunk);
         return -EAGAIN;
@@ -134,14 +128,14 @@ static int submit(struct job *job, uint32_t device, struct work_entry *entry, st
     job->n_chunks++;
     if (push != NULL) {
         push->n_chunks++;
-        push->devices |= SCHEDULER_DEVICE(device);
+        push->devices |= SCHEDULER_DEVICE(place->device);
     }
     job->server->stats.chunks_in_flight++;
-    scheduler_issued(&job->server->scheduler, &job->flow, device, size);
+    scheduler_issued(&job->server->scheduler, &job->flow, place, &chunk->charge);
     return 0;
 }
 
-static int issue_records(struct job *job, uint32_t device, struct push *push)
+static int issue_records(struct job *job, const struct scheduler_place *place, struct push *push)
 {
     const struct push_shape *shape = &job->prepared->shape;
     uint32_t piece = (uint32_t)(push->n_released / push->piece_records);
@@ -164,14 +158,14 @@ static int issue_records(struct job *job, uint32_t device, struct push *push)
     if (shape->varying != 0) {
         entry.varying_size = push->varying_size;
     }
-    int r = submit(job, device, &entry, push, chunk_size(job, push, n));
+    int r = submit(job, place, &entry, push);
     if (r == 0) {
         push->n_released += n;
     }
     return r;
 }
 
-static int issue_merge(struct job *job, uint32_t device, struct push *push)
+static int issue_merge(struct job *job, const struct scheduler_place *place, struct push *push)
 {
     const struct push_shape *shape = &job->prepared->shape;
     uint64_t n_records = push_piece_records(push, push->n_merged);
@@ -182,53 +176,53 @@ static int issue_merge(struct job *job, uint32_t device, struct push *push)
                 ref_of(push_block(push, shape, push->n_merged, shape->n_in), 0),
                 fold_ref(job, 1 - job->fold_at)},
     };
-    int r = submit(job, device, &entry, push, MANIFEST_PARTIAL_SIZE);
+    int r = submit(job, place, &entry, push);
 
     job->is_merging = r == 0;
     return r;
 }
 
 /* An input of no records has an empty fold, which the worker makes of no partials. */
-static int issue_empty_fold(struct job *job, uint32_t device)
+static int issue_empty_fold(struct job *job, const struct scheduler_place *place)
 {
     struct work_entry entry = {
         .kind = WORK_MERGE,
         .ref = {WORK_REF_NONE, fold_ref(job, job->fold_at), fold_ref(job, 1 - job->fold_at)},
     };
-    int r = submit(job, device, &entry, NULL, MANIFEST_PARTIAL_SIZE);
+    int r = submit(job, place, &entry, NULL);
 
     job->is_merging = r == 0;
     return r;
 }
 
-static int issue_finish(struct job *job, uint32_t device)
+static int issue_finish(struct job *job, const struct scheduler_place *place)
 {
     struct work_entry entry = {
         .kind = WORK_FINISH, .n_records = 1, .ref = {fold_ref(job, job->fold_at)}};
 
     if (!job->has_fold) {
-        return issue_empty_fold(job, device);
+        return issue_empty_fold(job, place);
     }
     for (uint32_t i = 0; i < job->prepared->op->n_out; i++) {
         entry.ref[1 + i] = ref_of(&job->out[i], 0);
     }
-    int r = submit(job, device, &entry, NULL, MANIFEST_PARTIAL_SIZE);
+    int r = submit(job, place, &entry, NULL);
     job->is_merging = r == 0;
     return r;
 }
 
-int job_issue(struct job *job, uint32_t device)
+int job_issue(struct job *job, const struct scheduler_place *place)
 {
     int r;
     bool may_fold = job->prepared->shape.leaf != 0 && !job->is_merging;
     struct push *push = may_fold ? merge_push(job) : NULL;
 
     if (push != NULL) {
-        r = issue_merge(job, device, push);
+        r = issue_merge(job, place, push);
     } else if (may_fold && wants_finish(job)) {
-        r = issue_finish(job, device);
+        r = issue_finish(job, place);
     } else {
-        r = issue_records(job, device, next_push(job));
+        r = issue_records(job, place, next_push(job));
     }
     if (r == 0 && !job_has_work(job)) {
         scheduler_remove(&job->server->scheduler, &job->flow);
@@ -284,7 +278,7 @@ static struct job *retire(struct chunk *chunk)
         job->is_merging = false;
     }
     job->server->stats.chunks_in_flight--;
-    scheduler_done(&job->server->scheduler, job->flow.priority, chunk->device, chunk->size);
+    scheduler_done(&job->server->scheduler, &chunk->charge);
     return job;
 }
 

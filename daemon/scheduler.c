@@ -118,14 +118,15 @@ static bool choose_device(const struct scheduler *scheduler, const struct flow *
     return is_found;
 }
 
-struct flow *scheduler_next(const struct scheduler *scheduler, uint32_t *ret_device)
+struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place)
 {
     for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
         uint32_t open = scheduler->ready; /* devices that no flow so far waits for */
 
         for (struct flow *flow = scheduler->classes[priority].first; flow != NULL && open != 0;
              flow = flow->next) {
-            if (choose_device(scheduler, flow, flow->devices & open, ret_device)) {
+            if (choose_device(scheduler, flow, flow->devices & open, &ret_place->device)) {
+                ret_place->priority = priority;
                 return flow;
             }
             open &= ~flow->devices;
@@ -134,25 +135,33 @@ struct flow *scheduler_next(const struct scheduler *scheduler, uint32_t *ret_dev
     return NULL;
 }
 
-void scheduler_issued(struct scheduler *scheduler, struct flow *flow, uint32_t device,
-                      uint64_t size)
+static struct scheduler_load *load_of(struct scheduler *scheduler,
+                                      const struct scheduler_place *place)
 {
-    scheduler->loads[device][flow->priority].n_chunks++;
-    scheduler->loads[device][flow->priority].n_bytes += size;
+    return &scheduler->loads[place->device][place->priority];
+}
+
+void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
+                      const struct scheduler_place *place, struct scheduler_charge *ret_charge)
+{
+    struct scheduler_load *load = load_of(scheduler, place);
+
+    *ret_charge = (struct scheduler_charge){.place = *place, .size = flow->next_size};
+    load->n_chunks++;
+    load->n_bytes += flow->next_size;
     if (flow->is_queued) {
         scheduler_remove(scheduler, flow);
         scheduler_add(scheduler, flow);
     }
 }
 
-void scheduler_done(struct scheduler *scheduler, enum priority priority, uint32_t device,
-                    uint64_t size)
+void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge)
 {
-    struct scheduler_load *load = &scheduler->loads[device][priority];
+    struct scheduler_load *load = load_of(scheduler, &charge->place);
 
     assert(load->n_chunks > 0);
     load->n_chunks--;
-    load->n_bytes -= size;
+    load->n_bytes -= charge->size;
 }
 
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority)

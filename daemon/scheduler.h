@@ -1,8 +1,9 @@
 /*
  * Scheduler: which job's next chunk goes to which device next.
  *
- * A pure function of its queues and loads: no clock, no I/O, no lock.  A *flow* is a job that has
- * work; it says how large its next chunk is and which devices may run it.  The policy:
+ * A pure function of its queues, loads and the time it is told: no clock, no I/O, no lock.  A
+ * *flow* is a job that has work; it says how large its next chunk is and which devices may run it.
+ * The policy:
  *   1. urgent before normal before bulk;
  *   2. within a priority the flows take turns, one chunk each: a job with a deep window gets no
  *      more than one with a shallow one;
@@ -46,6 +47,18 @@ struct scheduler_load {
     uint64_t bytes_max;
 };
 
+/* Where a chunk goes, and as what. */
+struct scheduler_place {
+    uint32_t device;
+    enum priority priority;
+};
+
+/* What a chunk in flight weighs: scheduler_issued() fills it in, scheduler_done() takes it back. */
+struct scheduler_charge {
+    struct scheduler_place place;
+    uint64_t size;
+};
+
 struct scheduler {
     struct {
         struct flow *first, *last;
@@ -63,21 +76,21 @@ void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
 /* It takes none; what it has in flight comes back by scheduler_done(). */
 void scheduler_device_down(struct scheduler *scheduler, uint32_t device);
 
-/* The flow has work (or another next_size): queue it, at the end if it was not queued. */
+/* The flow has work: queue it, at the end if it was not queued.  Its next_size may change while it
+ * is. */
 void scheduler_add(struct scheduler *scheduler, struct flow *flow);
 /* It has none. */
 void scheduler_remove(struct scheduler *scheduler, struct flow *flow);
 
-/* The flow whose chunk goes next, and to which device; or NULL.  Nothing changes until
+/* The flow whose chunk goes next, and where; or NULL.  No chunk is on the books until
  * scheduler_issued(). */
-struct flow *scheduler_next(const struct scheduler *scheduler, uint32_t *ret_device);
+struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place);
 
-/* A chunk of this many bytes went to the device: the flow moves to the end of its class. */
-void scheduler_issued(struct scheduler *scheduler, struct flow *flow, uint32_t device,
-                      uint64_t size);
-/* A chunk of this priority came back from the device. */
-void scheduler_done(struct scheduler *scheduler, enum priority priority, uint32_t device,
-                    uint64_t size);
+/* Its next chunk went there: the flow moves to the end of its class. */
+void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
+                      const struct scheduler_place *place, struct scheduler_charge *ret_charge);
+/* A chunk came back from its device. */
+void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge);
 
 /* Chunks of this priority in flight, on all devices. */
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority);

@@ -25,17 +25,17 @@
 /* Hand the workers what may go next. */
 static void dispatch(struct server *server)
 {
+    struct scheduler_place place;
     struct flow *flow;
-    uint32_t device;
 
-    while ((flow = scheduler_next(&server->scheduler, &device)) != NULL) {
+    while ((flow = scheduler_next(&server->scheduler, &place)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
         /* Nobody else needs the clock. */
         if (job->deadline_at_ns != 0 && job_is_late(job, now_ns())) {
             job_expire(job);
             job_settle(job);
-        } else if (job_issue(job, device) < 0) {
+        } else if (job_issue(job, &place) < 0) {
             break;
         }
     }

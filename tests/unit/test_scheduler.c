@@ -27,22 +27,33 @@ static struct flow flow_of(enum priority priority, uint64_t next_size)
 }
 
 /* What goes next, where there is one device. */
-static struct flow *next_of(const struct scheduler *scheduler)
+static struct flow *next_of(struct scheduler *scheduler)
 {
-    uint32_t device = UINT32_MAX;
-    struct flow *flow = scheduler_next(scheduler, &device);
+    struct scheduler_place place = {.device = UINT32_MAX};
+    struct flow *flow = scheduler_next(scheduler, &place);
 
-    CHECK_EQ(device, flow != NULL ? 0 : UINT32_MAX);
+    CHECK_EQ(place.device, flow != NULL ? 0 : UINT32_MAX);
     return flow;
+}
+
+/* A chunk of this size came back. */
+static void done(struct scheduler *scheduler, enum priority priority, uint32_t device,
+                 uint64_t size)
+{
+    scheduler_done(scheduler, &(struct scheduler_charge){
+                                  .place = {.device = device, .priority = priority}, .size = size});
 }
 
 /* Take the next flow and issue its chunk. */
 static struct flow *step(struct scheduler *scheduler)
 {
-    struct flow *flow = next_of(scheduler);
+    struct scheduler_place place;
+    struct scheduler_charge charge;
+    struct flow *flow = scheduler_next(scheduler, &place);
 
     if (flow != NULL) {
-        scheduler_issued(scheduler, flow, 0, flow->next_size);
+        scheduler_issued(scheduler, flow, &place, &charge);
+        CHECK_EQ(place.device, 0);
     }
     return flow;
 }
@@ -104,7 +115,7 @@ static void test_how_much_is_let_in(void)
         if (n != cases[i].n) {
             CHECK_FAIL("case %zu: %u chunks were let in, not %u", i, n, cases[i].n);
         }
-        scheduler_done(&scheduler, cases[i].priority, 0, cases[i].size);
+        done(&scheduler, cases[i].priority, 0, cases[i].size);
         CHECK(next_of(&scheduler) == &flow);
     }
 }
@@ -135,7 +146,7 @@ static void test_the_first_in_turn_is_waited_for(void)
     scheduler_add(&scheduler, &small);
     CHECK(step(&scheduler) == &first);
     CHECK(next_of(&scheduler) == NULL);
-    scheduler_done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
+    done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
     CHECK(step(&scheduler) == &second);
     CHECK(step(&scheduler) == &small);
 }
@@ -157,7 +168,7 @@ static void test_flows_take_turns(void)
 
         CHECK(flow != NULL);
         n_issued[flow - flows]++;
-        scheduler_done(&scheduler, PRIORITY_BULK, 0, flow->next_size);
+        done(&scheduler, PRIORITY_BULK, 0, flow->next_size);
     }
     for (unsigned i = 0; i < N_FLOWS; i++) {
         CHECK_EQ(n_issued[i], N_ROUNDS);
@@ -196,7 +207,7 @@ static void test_books_balance(void)
             break;
         default:
             if (n[priority] > 0) {
-                scheduler_done(&scheduler, priority, 0, in_flight[priority][--n[priority]]);
+                done(&scheduler, priority, 0, in_flight[priority][--n[priority]]);
             }
         }
         for (enum priority p = 0; p < PRIORITY_COUNT; p++) {
@@ -217,14 +228,15 @@ static void test_books_balance(void)
 /* Issue what goes next; returns the device, or -1 for none. */
 static int place(struct scheduler *scheduler)
 {
-    uint32_t device;
-    struct flow *flow = scheduler_next(scheduler, &device);
+    struct scheduler_place place;
+    struct scheduler_charge charge;
+    struct flow *flow = scheduler_next(scheduler, &place);
 
     if (flow == NULL) {
         return -1;
     }
-    scheduler_issued(scheduler, flow, device, flow->next_size);
-    return (int)device;
+    scheduler_issued(scheduler, flow, &place, &charge);
+    return (int)place.device;
 }
 
 static void test_the_least_loaded_device_gets_it(void)
@@ -240,7 +252,7 @@ static void test_the_least_loaded_device_gets_it(void)
     CHECK_EQ(place(&scheduler), 5);
     CHECK_EQ(place(&scheduler), 31);
     CHECK_EQ(place(&scheduler), 0);
-    scheduler_done(&scheduler, PRIORITY_BULK, 31, 3 * MIB);
+    done(&scheduler, PRIORITY_BULK, 31, 3 * MIB);
     scheduler_add(&scheduler, &urgent); /* counts what other priorities have there */
     CHECK_EQ(place(&scheduler), 31);
 }
@@ -261,7 +273,7 @@ static void test_a_flow_fills_all_devices(void)
     }
     CHECK_EQ(n[0], 4);
     CHECK_EQ(n[1], 2);
-    scheduler_done(&scheduler, PRIORITY_BULK, 1, 4 * MIB);
+    done(&scheduler, PRIORITY_BULK, 1, 4 * MIB);
     CHECK_EQ(place(&scheduler), 1);
     CHECK_EQ(place(&scheduler), -1);
 }
@@ -281,7 +293,7 @@ static void test_a_flow_of_one_device_waits_for_it(void)
     CHECK_EQ(place(&scheduler), 0);
     CHECK_EQ(place(&scheduler), 1); /* of `other`: the two before it do not hold it up */
     CHECK_EQ(place(&scheduler), -1);
-    scheduler_done(&scheduler, PRIORITY_BULK, 1, 16 * MIB);
+    done(&scheduler, PRIORITY_BULK, 1, 16 * MIB);
     CHECK_EQ(place(&scheduler), 1);
 }
 
@@ -304,7 +316,7 @@ static void test_nobody_overtakes_for_being_small(void)
         CHECK_EQ(place(&scheduler), 1); /* though device 0 would have room for `small` */
     }
     CHECK_EQ(place(&scheduler), -1);
-    scheduler_done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
+    done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
     CHECK_EQ(place(&scheduler), 0);
 }
 
@@ -324,11 +336,11 @@ static void test_a_device_that_is_down_gets_nothing(void)
     for (unsigned i = 0; i < 4; i++) {
         CHECK_EQ(place(&scheduler), 0);
     }
-    scheduler_done(&scheduler, PRIORITY_NORMAL, 1, MIB); /* known lost later */
+    done(&scheduler, PRIORITY_NORMAL, 1, MIB); /* known lost later */
     scheduler_device_down(&scheduler, 0);
     CHECK_EQ(place(&scheduler), -1);
     scheduler_device_up(&scheduler, 1, &four_chunks);
-    CHECK(scheduler_next(&scheduler, &(uint32_t){0}) == &pinned);
+    CHECK(scheduler_next(&scheduler, &(struct scheduler_place){0}) == &pinned);
     CHECK_EQ(place(&scheduler), 1);
 }
 
@@ -336,10 +348,7 @@ static void test_a_device_that_is_down_gets_nothing(void)
 static void test_random_days_with_several_devices(void)
 {
     enum { N_DEVICES = 4, N_FLOWS = 12, N_STEPS = 20000 };
-    static struct {
-        uint32_t device;
-        uint64_t size;
-    } in_flight[N_STEPS];
+    static struct scheduler_charge in_flight[N_STEPS];
     struct scheduler scheduler = make();
     struct flow flows[N_FLOWS];
     unsigned n_in_flight = 0;
@@ -355,23 +364,21 @@ static void test_random_days_with_several_devices(void)
         scheduler_add(&scheduler, &flows[i]);
     }
     for (unsigned i = 0; i < N_STEPS; i++) {
-        uint32_t device;
-        struct flow *flow = scheduler_next(&scheduler, &device);
+        struct scheduler_place place;
+        struct flow *flow = scheduler_next(&scheduler, &place);
 
         if (flow != NULL && random_below(3) > 0) {
-            const struct scheduler_load *load = &scheduler.loads[device][PRIORITY_BULK];
+            const struct scheduler_load *load = &scheduler.loads[place.device][PRIORITY_BULK];
 
-            CHECK(flow->devices & SCHEDULER_DEVICE(device));
-            scheduler_issued(&scheduler, flow, device, flow->next_size);
+            CHECK(flow->devices & SCHEDULER_DEVICE(place.device));
+            scheduler_issued(&scheduler, flow, &place, &in_flight[n_in_flight++]);
             CHECK_LE(load->n_chunks, 4);
             CHECK(load->n_chunks == 1 || load->n_bytes <= 16 * MIB);
-            in_flight[n_in_flight].device = device;
-            in_flight[n_in_flight++].size = flow->next_size;
             flow->next_size = 1 + random_below(8 * MIB);
         } else if (n_in_flight > 0) {
             unsigned k = (unsigned)random_below(n_in_flight);
 
-            scheduler_done(&scheduler, PRIORITY_BULK, in_flight[k].device, in_flight[k].size);
+            scheduler_done(&scheduler, &in_flight[k]);
             in_flight[k] = in_flight[--n_in_flight];
         } else {
             CHECK(flow != NULL); /* idle devices take anything */
