@@ -1,0 +1,133 @@
+/*
+ * Programs: each has one job and sends pushes to it, the next when one is answered, or at random
+ * times.  Pushes are handed out in order and chunk by chunk.
+ */
+#include "tests/sim/sim.h"
+
+#include "proto/util.h"
+
+#include <math.h>
+
+#define THINK_NS (20 * US) /* at most, from an answer to the next push */
+
+static struct sim_push *push_at(struct sim_program *program, uint32_t number)
+{
+    return &program->pushes[number % SIM_BACKLOG];
+}
+
+static uint64_t next_size(struct sim_program *program)
+{
+    return MIN(push_at(program, program->next)->size, SIM_CHUNK);
+}
+
+/* What job_settle() does. */
+static void settle(struct sim_program *program)
+{
+    struct scheduler *scheduler = &program->sim->scheduler;
+
+    if (program->next == program->last) {
+        scheduler_remove(scheduler, &program->flow);
+        return;
+    }
+    program->flow.next_size = next_size(program);
+    scheduler_add(scheduler, &program->flow);
+}
+
+static void send_push(struct sim *sim, void *arg, void *unused)
+{
+    struct sim_program *program = arg;
+
+    (void)unused;
+    if (program->last - program->first == SIM_BACKLOG) {
+        return; /* nobody keeps up with it: BUSY */
+    }
+    *push_at(program, program->last++) =
+        (struct sim_push){.arrival_ns = sim->now_ns, .size = program->size};
+    settle(program);
+}
+
+static void send_at_random(struct sim *sim, void *arg, void *unused)
+{
+    struct sim_program *program = arg;
+    double u = (double)(sim_random(sim, UINT32_MAX) + 1) / ((double)UINT32_MAX + 1);
+
+    send_push(sim, program, unused);
+    sim_at(sim, (uint64_t)(-log(u) * 1e9 / program->group->per_second), send_at_random, program,
+           NULL);
+}
+
+void sim_program_issue(struct sim_program *program, struct sim_work *work)
+{
+    struct sim_push *push = push_at(program, program->next);
+
+    work->program = program;
+    work->push = push;
+    work->size = next_size(program);
+    work->kernel_ns = program->group->kernel_ns * work->size / program->size;
+    push->size -= work->size;
+    push->n_chunks++;
+    program->next += push->size == 0;
+    settle(program);
+}
+
+static void answer(struct sim_program *program, const struct sim_push *push)
+{
+    struct sim *sim = program->sim;
+    struct sim_result *result = program->result;
+    uint64_t took_ns = sim->now_ns - push->arrival_ns;
+
+    if (sim_is_warm(sim)) {
+        result->n_pushes++;
+        result->worst_ns = MAX(result->worst_ns, took_ns);
+        result->worst_wait_ns = MAX(result->worst_wait_ns, push->begin_ns - push->arrival_ns);
+        result->n_late += program->group->deadline_ns != 0 && took_ns > program->group->deadline_ns;
+    }
+    if (program->group->per_second == 0) {
+        sim_at(sim, sim_random(sim, THINK_NS), send_push, program, NULL);
+    }
+}
+
+/* Pushes are answered in order. */
+void sim_program_done(struct sim_program *program, const struct sim_work *work)
+{
+    work->push->n_chunks--;
+    while (program->first != program->next && push_at(program, program->first)->n_chunks == 0) {
+        answer(program, push_at(program, program->first));
+        program->first++;
+    }
+    settle(program);
+}
+
+static void start(struct sim *sim, const struct sim_group *group, struct sim_result *result)
+{
+    struct sim_program *program = &sim->programs[sim->n_programs++];
+
+    *program = (struct sim_program){
+        .sim = sim,
+        .group = group,
+        .result = result,
+        .size = group->size / 2 + sim_random(sim, group->size / 2) + 1,
+        .flow = {.priority = group->priority, .devices = SCHEDULER_ANY_DEVICE},
+    };
+    if (group->per_second != 0) {
+        sim_at(sim, sim_random(sim, MS), send_at_random, program, NULL);
+    }
+    for (uint32_t i = 0; group->per_second == 0 && i < group->window; i++) {
+        sim_at(sim, sim_random(sim, MS), send_push, program, NULL);
+    }
+}
+
+void sim_programs_start(struct sim *sim)
+{
+    sim->programs = calloc(SIM_PROGRAMS, sizeof(*sim->programs));
+    if (sim->programs == NULL) {
+        abort();
+    }
+    for (uint32_t i = 0; i < sim->plan->n_groups; i++) {
+        const struct sim_group *group = &sim->plan->groups[i];
+
+        for (uint32_t k = 0; k < group->n_programs && sim->n_programs < SIM_PROGRAMS; k++) {
+            start(sim, group, &sim->results->groups[i]);
+        }
+    }
+}

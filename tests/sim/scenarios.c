@@ -1,0 +1,160 @@
+/*
+ * Scenarios.  Group 0 is what the story is about.
+ */
+#include "tests/sim/scenarios.h"
+
+#include "proto/util.h"
+
+#include <stdio.h>
+
+#define LENGTH (300 * MS)
+
+static char why[256];
+
+#define FAILED(...) (snprintf(why, sizeof(why), __VA_ARGS__), why)
+
+/* ---- what must come of them ----------------------------------------------------------------- */
+
+/*
+ * In front of an urgent chunk are the bulk bytes in flight (32 MiB at 50 bytes a ns, and the
+ * copies' overheads), and kernels that run already.  That holds for copies; what is mapped waits
+ * less.
+ */
+static const char *check_behind_bulk(const struct sim_plan *plan, const struct sim_results *results,
+                                     const struct sim_results *without)
+{
+    uint64_t bound = 32 * MIB / 50 + 50 * US;
+
+    (void)plan;
+    (void)without;
+    if (results->groups[0].n_pushes == 0 || results->groups[0].worst_wait_ns > bound) {
+        return FAILED("urgent work waited %lu us; behind the bulk bytes in flight it is %lu",
+                      results->groups[0].worst_wait_ns / US, bound / US);
+    }
+    return NULL;
+}
+
+/* Bulk, group 1, keeps 0.97 of what it has without the urgent jobs. */
+static const char *check_kept(const struct sim_plan *plan, const struct sim_results *results,
+                              const struct sim_results *without)
+{
+    uint64_t with = results->groups[1].n_bytes;
+
+    (void)plan;
+    if (with * 100 < without->groups[1].n_bytes * 97) {
+        return FAILED("bulk kept %.3f of the link",
+                      (double)with / (double)without->groups[1].n_bytes);
+    }
+    return NULL;
+}
+
+/* ---- the scenarios -------------------------------------------------------------------------- */
+
+#define BULK_CLIENTS(id)                                                                           \
+    {                                                                                              \
+        .name = "3 bulk programs", .uid = (id), .n_programs = 3, .priority = PRIORITY_BULK,        \
+        .size = 4 * MIB, .window = 4, .kernel_ns = 40 * US                                         \
+    }
+
+const struct sim_scenario sim_scenarios[] = {
+    {
+        .name = "processes",
+        .story = "two users with 1 and 50 programs: equal device time",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"1 program", 1, 1, PRIORITY_BULK, 8 * MIB, 8, 0, 40 * US, 0},
+                            {"50 programs", 2, 50, PRIORITY_BULK, 8 * MIB, 4, 0, 40 * US, 0}}},
+    },
+    {
+        .name = "deadlines",
+        .story = "a deadline on everything gains nothing from others",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"all with 2 ms", 1, 8, PRIORITY_NORMAL, 4 * MIB, 4, 0, 40 * US,
+                             2 * MS},
+                            {"none", 2, 8, PRIORITY_NORMAL, 4 * MIB, 4, 0, 40 * US, 0}}},
+    },
+    {
+        .name = "hurry",
+        .story = "among one user's programs the deadline goes first",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"10 ms, 100/s", 1, 1, PRIORITY_NORMAL, 1 * MIB, 0, 100, 20 * US,
+                             10 * MS},
+                            {"others", 1, 60, PRIORITY_NORMAL, 8 * MIB, 8, 0, 80 * US, 0}}},
+    },
+    {
+        .name = "hog",
+        .story = "kernels of 1 ms beside kernels of 0.1 ms: equal device time",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"hog", 1, 2, PRIORITY_BULK, 2 * MIB, 4, 0, 1 * MS, 0},
+                            {"light", 2, 2, PRIORITY_BULK, 2 * MIB, 4, 0, 100 * US, 0}}},
+    },
+    {
+        .name = "everybody",
+        .story = "eight users, all of it urgent: the worst wait",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"one at a time", 1, 1, PRIORITY_URGENT, 1 * MIB, 1, 0, 20 * US, 0},
+                            {"40 programs", 2, 40, PRIORITY_URGENT, 4 * MIB, 4, 0, 40 * US, 0}}},
+    },
+    {
+        .name = "endless",
+        .story = "bulk under endless urgent and normal load: 5 %",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 3,
+                 .groups = {{"bulk", 1, 1, PRIORITY_BULK, 4 * MIB, 4, 0, 40 * US, 0},
+                            {"urgent", 2, 8, PRIORITY_URGENT, 4 * MIB, 4, 0, 40 * US, 0},
+                            {"normal", 3, 8, PRIORITY_NORMAL, 4 * MIB, 4, 0, 40 * US, 0}}},
+    },
+    {
+        .name = "threads",
+        .story = "the same on a CPU with four threads, which know nothing but priority",
+        .plan = {.n_threads = 4,
+                 .length_ns = 3 * LENGTH,
+                 .n_groups = 3,
+                 .groups = {{"bulk", 1, 1, PRIORITY_BULK, 4 * MIB, 8, 0, 1 * MS, 0},
+                            {"urgent", 2, 8, PRIORITY_URGENT, 1 * MIB, 64, 0, 1 * MS, 0},
+                            {"normal", 3, 8, PRIORITY_NORMAL, 1 * MIB, 64, 0, 1 * MS, 0}}},
+    },
+    {
+        .name = "alarm",
+        .story = "everything urgent from one user, normal from another: a fair share",
+        .plan = {.n_threads = 4,
+                 .length_ns = 3 * LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"normal", 1, 4, PRIORITY_NORMAL, 1 * MIB, 16, 0, 1 * MS, 0},
+                            {"urgent", 2, 4, PRIORITY_URGENT, 1 * MIB, 16, 0, 1 * MS, 0}}},
+    },
+    {
+        .name = "behind_bulk",
+        .story = "urgent copies wait for the bulk bytes in flight, not for the queues",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"urgent 1 MiB", 1, 1, PRIORITY_URGENT, 1 * MIB, 0, 1000, 10 * US, 0},
+                            BULK_CLIENTS(2)}},
+        .check = check_behind_bulk,
+    },
+    {
+        .name = "kept_1000",
+        .story = "1,000 urgent jobs a second leave bulk its link",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"urgent 4 KiB", 1, 1, PRIORITY_URGENT, 4 * KIB, 0, 1000, 2 * US, 0},
+                            BULK_CLIENTS(2)}},
+        .check = check_kept,
+        .has_without = true,
+    },
+    {
+        .name = "kept_20000",
+        .story = "and 20,000",
+        .plan = {.length_ns = LENGTH,
+                 .n_groups = 2,
+                 .groups = {{"urgent 4 KiB", 1, 1, PRIORITY_URGENT, 4 * KIB, 0, 20000, 2 * US, 0},
+                            BULK_CLIENTS(2)}},
+        .check = check_kept,
+        .has_without = true,
+    },
+};
+const size_t sim_n_scenarios = ARRAY_SIZE(sim_scenarios);
