@@ -34,14 +34,14 @@ void heap_remove(struct heap *heap, struct heap_node *node);
 static inline void heap_change(struct heap *heap, struct heap_node *node, uint64_t key,
                                uint64_t tie)
 {
-    bool is_alone = heap->top == node && node->left == NULL && node->right == NULL;
-
-    if (!is_alone) {
-        heap_remove(heap, node);
+    /* A leaf that is the top is alone, as is mostly so on a machine with one busy user. */
+    if (heap->top == node && node->left == NULL) {
+        node->key = key;
+        node->tie = tie;
+        return;
     }
+    heap_remove(heap, node);
     node->key = key;
     node->tie = tie;
-    if (!is_alone) {
-        heap_add(heap, node);
-    }
+    heap_add(heap, node);
 }

@@ -164,7 +164,7 @@ void job_fail_ring(const struct ring_link *link, const struct failure *failure);
 
 struct chunk; /* one work entry of this job's at the device */
 
-/* Does it have something for the device?  Sets flow.next_size. */
+/* Does it have something for the device?  Sets what the flow says of its next chunk. */
 bool job_has_work(struct job *job);
 /* Hand its next chunk to this device, as this priority.  0 or -EAGAIN (its worker takes no more
  * now). */

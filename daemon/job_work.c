@@ -75,18 +75,27 @@ static uint64_t chunk_size(const struct job *job, const struct push *push, uint6
     return job->prepared->shape.varying != 0 ? MAX(size, (uint64_t)push->varying_size) : size;
 }
 
+static void set_next(struct flow *flow, uint64_t size, uint64_t link_size, uint64_t n_records)
+{
+    flow->next_size = size;
+    flow->next_link_size = link_size;
+    flow->next_records = (uint32_t)n_records;
+}
+
 bool job_has_work(struct job *job)
 {
-    if (job->prepared->shape.leaf != 0 && !job->is_merging &&
-        (merge_push(job) != NULL || wants_finish(job))) {
-        job->flow.next_size = MANIFEST_PARTIAL_SIZE;
+    const struct push_shape *shape = &job->prepared->shape;
+
+    if (shape->leaf != 0 && !job->is_merging && (merge_push(job) != NULL || wants_finish(job))) {
+        set_next(&job->flow, MANIFEST_PARTIAL_SIZE, 0, 0);
         return true;
     }
     struct push *push = next_push(job);
     if (push == NULL) {
         return false;
     }
-    job->flow.next_size = chunk_size(job, push, next_chunk_records(job, push));
+    uint64_t n = next_chunk_records(job, push);
+    set_next(&job->flow, chunk_size(job, push, n), n * shape->link_size + push->varying_size, n);
     return true;
 }
 
@@ -265,8 +274,8 @@ static void note_failure(struct job *job, struct push *push, const struct failur
     job_fail(job, failure, push->seq);
 }
 
-/* Take the chunk off the books; returns its job. */
-static struct job *retire(struct chunk *chunk)
+/* Take the chunk, which took so much of the device, off the books; returns its job. */
+static struct job *retire(struct chunk *chunk, uint64_t device_ns)
 {
     struct job *job = chunk->job;
 
@@ -278,7 +287,7 @@ static struct job *retire(struct chunk *chunk)
         job->is_merging = false;
     }
     job->server->stats.chunks_in_flight--;
-    scheduler_done(&job->server->scheduler, &chunk->charge);
+    scheduler_done(&job->server->scheduler, &chunk->charge, device_ns);
     return job;
 }
 
@@ -317,11 +326,12 @@ static bool is_whole(const struct chunk *chunk, const struct work_result *result
 
 void job_chunk_done(struct chunk *chunk, const struct work_result *result, const char *error)
 {
-    struct job *job = retire(chunk);
+    bool is_good = result->state == RESULT_DONE && result->status == STATUS_OK;
+    struct job *job = retire(chunk, is_good ? result->device_ns : 0);
     struct failure failure;
 
     job->server->stats.chunks_total++;
-    if (result->state != RESULT_DONE || result->status != STATUS_OK) {
+    if (!is_good) {
         describe_failure(chunk, result, error, &failure);
         note_failure(job, chunk->push, &failure);
     } else if (!is_whole(chunk, result, &failure)) {
@@ -339,7 +349,7 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result, const
 
 void job_chunk_lost(struct chunk *chunk, const char *reason)
 {
-    struct job *job = retire(chunk);
+    struct job *job = retire(chunk, 0);
     struct failure failure;
 
     job->server->stats.chunks_lost++;

@@ -11,6 +11,7 @@ static int make_shape(struct prepared *prepared, const uint8_t *params, struct f
 {
     const struct manifest_op *op = prepared->op;
     struct push_shape *shape = &prepared->shape;
+    uint64_t in_size = 0, out_size = 0;
 
     shape->n_in = op->n_in;
     shape->varying = manifest_varying(op);
@@ -23,6 +24,7 @@ static int make_shape(struct prepared *prepared, const uint8_t *params, struct f
         }
         if (i != shape->varying || i == 0) {
             shape->largest = MAX(shape->largest, shape->record_size[i]);
+            in_size += shape->record_size[i];
         }
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -33,8 +35,10 @@ static int make_shape(struct prepared *prepared, const uint8_t *params, struct f
         if (op->kind == OP_MAP) {
             shape->record_size[op->n_in + i] = prepared->out_size[i];
             shape->largest = MAX(shape->largest, prepared->out_size[i]);
+            out_size += prepared->out_size[i];
         }
     }
+    shape->link_size = MAX(in_size, out_size);
     shape->n_arrays = op->n_in + op->n_out;
     if (op->kind == OP_REDUCE) {
         shape->leaf = op->leaf;
@@ -156,6 +160,7 @@ static int prepare(struct prepared *prepared, struct session *session, const str
         return r;
     }
     prepared->op = &server->devices.ops.all[block.op];
+    prepared->rate = &server->rates[block.op];
     r = check_options(prepared, options, ret_failure);
     if (r < 0) {
         return r;

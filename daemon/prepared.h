@@ -10,6 +10,7 @@
 
 #include "daemon/constant.h"
 #include "daemon/push.h"
+#include "daemon/scheduler.h"
 #include "proto/message.h"
 
 struct prepared {
@@ -22,6 +23,7 @@ struct prepared {
     uint32_t slot;          /* in the job block */
     uint32_t chunk_records; /* of a full chunk */
     uint32_t devices;       /* set of those that may run it */
+    struct scheduler_rate *rate;
     enum priority priority;
     enum tail tail;
     bool is_ordered;

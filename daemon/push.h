@@ -41,8 +41,9 @@ struct push_shape {
     uint32_t record_size[PUSH_ARRAYS]; /* bytes of one record, of a partial for partials */
     uint32_t leaf;                     /* reduce: records behind one partial, else 0 */
     uint32_t largest;                  /* bytes: the largest record_size of a record's arrays */
-    uint32_t varying; /* the varying input, of elements of record_size; 0: none, see manifest.h */
-    uint32_t ends;    /* the input with its ends */
+    uint64_t link_size; /* bytes of a record's inputs or of its outputs, whichever are more */
+    uint32_t varying;   /* the varying input, of elements of record_size; 0: none, see manifest.h */
+    uint32_t ends;      /* the input with its ends */
     uint64_t varying_size; /* bytes of it in a push, at most */
 };
 

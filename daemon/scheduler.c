@@ -1,5 +1,9 @@
 /*
- * Scheduler: three lists of flows, and what each device has in flight of each priority.
+ * Scheduler: for each priority a heap of users, by the device time that they had, and for each user
+ * a list of flows; and what each device has in flight of each priority.
+ *
+ * A flow that only one device may run lies in that device's lane, so that it is not in the way of
+ * others while the device is full: a decision looks at the first of each lane.
  */
 #include "daemon/scheduler.h"
 
@@ -14,6 +18,19 @@
  * are small, and urgent work has a queue of its own.  Not tuned.
  */
 #define NORMAL_DEPTH 8
+
+/* Bytes in a ns each way, with both directions busy: 47 to 51 (one H200, PCIe 5).  A slower link,
+ * or a CPU, shows in the measured rates. */
+#define LINK_SPEED 50
+/* No chunk is for nothing: about what a launch costs. */
+#define COST_LEAST_NS UINT64_C(1000)
+/* Corrections wait for the next charge up to here, half a chunk of 4 MiB: it saves a change of the
+ * heaps for each chunk.  Not tuned. */
+#define CORRECTION_MOST_NS 40000
+/* Weight of the newest measurement: follows a change within some ten chunks.  Not tuned. */
+#define RATE_WEIGHT 0.125
+
+#define LANE(i) (UINT64_C(1) << (i))
 
 void scheduler_init(struct scheduler *scheduler)
 {
@@ -41,21 +58,172 @@ void scheduler_device_down(struct scheduler *scheduler, uint32_t device)
     scheduler->ready &= ~SCHEDULER_DEVICE(device);
 }
 
+/* ---- users ---------------------------------------------------------------------------------- */
+
+static struct scheduler_turn *turn_of(struct heap_node *node)
+{
+    return CONTAINER_OF(node, struct scheduler_turn, node);
+}
+
+/* Of these lanes the one whose user had the least; lanes is not empty. */
+static uint32_t first_lane(const struct scheduler_class *class, uint64_t lanes)
+{
+    uint32_t best = (uint32_t)__builtin_ctzll(lanes);
+
+    while ((lanes &= lanes - 1) != 0) {
+        uint32_t lane = (uint32_t)__builtin_ctzll(lanes);
+
+        if (heap_is_before(class->heaps[lane].top, class->heaps[best].top)) {
+            best = lane;
+        }
+    }
+    return best;
+}
+
+/* The least device time that a user of this class had; it has some. */
+static uint64_t least_of(const struct scheduler_class *class)
+{
+    return class->heaps[first_lane(class, class->lanes)].top->key;
+}
+
+static uint64_t least_of_all(const struct scheduler *scheduler)
+{
+    uint64_t least = UINT64_MAX;
+
+    if (scheduler->n_users == 0) {
+        return scheduler->used_ns;
+    }
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        if (scheduler->classes[priority].lanes != 0) {
+            least = MIN(least, least_of(&scheduler->classes[priority]));
+        }
+    }
+    return least;
+}
+
+/* A user that had no flows has one of this priority: it joins where the others are. */
+static void join(struct scheduler *scheduler, struct scheduler_user *user, enum priority priority)
+{
+    const struct scheduler_class *class = &scheduler->classes[priority];
+    uint64_t least = class->lanes != 0 ? least_of(class) : least_of_all(scheduler);
+
+    if (user->used_ns + SCHEDULER_CATCH_UP < least) {
+        user->used_ns = least - SCHEDULER_CATCH_UP;
+    }
+}
+
+/* Its device time, or the first of its flows, changed. */
+static void change_keys(struct scheduler *scheduler, struct scheduler_user *user)
+{
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        for (uint64_t lanes = user->lanes[priority]; lanes != 0; lanes &= lanes - 1) {
+            uint32_t lane = (uint32_t)__builtin_ctzll(lanes);
+            struct scheduler_turn *turn = &user->turns[priority][lane];
+
+            heap_change(&scheduler->classes[priority].heaps[lane], &turn->node, user->used_ns,
+                        turn->first->number);
+        }
+    }
+}
+
+/* What was too little or too much counts now. */
+static void settle(struct scheduler_user *user)
+{
+    if (user->correction_ns < 0) {
+        user->used_ns -= MIN(user->used_ns, (uint64_t)-user->correction_ns);
+    } else {
+        user->used_ns += (uint64_t)user->correction_ns;
+    }
+    user->correction_ns = 0;
+}
+
+static void pay(struct scheduler *scheduler, struct scheduler_user *user, uint64_t cost_ns)
+{
+    scheduler->used_ns = user->used_ns;
+    if (scheduler->n_users > 1) {
+        user->used_ns = MIN(user->used_ns, least_of_all(scheduler) + SCHEDULER_MEMORY);
+    }
+    settle(user);
+    user->used_ns += cost_ns;
+    change_keys(scheduler, user);
+}
+
+/* ---- flows ---------------------------------------------------------------------------------- */
+
+static uint32_t lane_of(const struct flow *flow)
+{
+    bool is_one = (flow->devices & (flow->devices - 1)) == 0 && flow->devices != 0;
+
+    return is_one ? 1 + (uint32_t)__builtin_ctz(flow->devices) : 0;
+}
+
+static void append(struct scheduler *scheduler, struct scheduler_turn *turn, struct flow *flow)
+{
+    flow->number = scheduler->last_number++;
+    flow->next = NULL;
+    flow->previous = turn->last;
+    *(turn->last != NULL ? &turn->last->next : &turn->first) = flow;
+    turn->last = flow;
+}
+
+static void take_out(struct scheduler_turn *turn, struct flow *flow)
+{
+    *(flow->next != NULL ? &flow->next->previous : &turn->last) = flow->previous;
+    *(flow->previous != NULL ? &flow->previous->next : &turn->first) = flow->next;
+}
+
+/* At the end of its user's turns. */
+static void link_flow(struct scheduler *scheduler, struct flow *flow)
+{
+    struct scheduler_class *class = &scheduler->classes[flow->priority];
+    struct scheduler_user *user = flow->user;
+    uint32_t lane = lane_of(flow);
+    struct scheduler_turn *turn = &user->turns[flow->priority][lane];
+
+    append(scheduler, turn, flow);
+    if (turn->first != flow) {
+        return;
+    }
+    if (user->n_turns++ == 0) {
+        join(scheduler, user, flow->priority);
+        scheduler->n_users++;
+    }
+    turn->node.key = user->used_ns;
+    turn->node.tie = flow->number;
+    heap_add(&class->heaps[lane], &turn->node);
+    class->lanes |= LANE(lane);
+    user->lanes[flow->priority] |= LANE(lane);
+}
+
+static void unlink_flow(struct scheduler *scheduler, struct flow *flow)
+{
+    struct scheduler_class *class = &scheduler->classes[flow->priority];
+    uint32_t lane = lane_of(flow);
+    struct scheduler_turn *turn = &flow->user->turns[flow->priority][lane];
+
+    take_out(turn, flow);
+    if (turn->first != NULL) {
+        heap_change(&class->heaps[lane], &turn->node, turn->node.key, turn->first->number);
+        return;
+    }
+    heap_remove(&class->heaps[lane], &turn->node);
+    flow->user->lanes[flow->priority] &= ~LANE(lane);
+    scheduler->n_users -= --flow->user->n_turns == 0;
+    if (class->heaps[lane].top == NULL) {
+        class->lanes &= ~LANE(lane);
+    }
+}
+
 void scheduler_add(struct scheduler *scheduler, struct flow *flow)
 {
     if (flow->is_queued) {
         return;
     }
-    flow->next = NULL;
-    flow->previous = scheduler->classes[flow->priority].last;
-    if (flow->previous != NULL) {
-        flow->previous->next = flow;
-    } else {
-        scheduler->classes[flow->priority].first = flow;
-    }
-    scheduler->classes[flow->priority].last = flow;
-    scheduler->classes[flow->priority].n_flows++;
     flow->is_queued = true;
+    scheduler->classes[flow->priority].n_flows++;
+    if (!flow->is_held) {
+        link_flow(scheduler, flow);
+    }
 }
 
 void scheduler_remove(struct scheduler *scheduler, struct flow *flow)
@@ -63,19 +231,14 @@ void scheduler_remove(struct scheduler *scheduler, struct flow *flow)
     if (!flow->is_queued) {
         return;
     }
-    if (flow->previous != NULL) {
-        flow->previous->next = flow->next;
-    } else {
-        scheduler->classes[flow->priority].first = flow->next;
-    }
-    if (flow->next != NULL) {
-        flow->next->previous = flow->previous;
-    } else {
-        scheduler->classes[flow->priority].last = flow->previous;
-    }
-    scheduler->classes[flow->priority].n_flows--;
     flow->is_queued = false;
+    scheduler->classes[flow->priority].n_flows--;
+    if (!flow->is_held) {
+        unlink_flow(scheduler, flow);
+    }
 }
+
+/* ---- decisions ------------------------------------------------------------------------------ */
 
 /* May the device of this load have a chunk of this size as well? */
 static bool fits(const struct scheduler_load *load, uint64_t size)
@@ -85,14 +248,14 @@ static bool fits(const struct scheduler_load *load, uint64_t size)
             size <= load->bytes_max - load->n_bytes);
 }
 
-static uint64_t bytes_in_flight(const struct scheduler *scheduler, uint32_t device)
+static uint64_t ns_in_flight(const struct scheduler *scheduler, uint32_t device)
 {
-    uint64_t n_bytes = 0;
+    uint64_t n_ns = 0;
 
     for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        n_bytes += scheduler->loads[device][priority].n_bytes;
+        n_ns += scheduler->loads[device][priority].n_ns;
     }
-    return n_bytes;
+    return n_ns;
 }
 
 /* Of these devices the least loaded that takes the flow's chunk; false: none does. */
@@ -106,11 +269,11 @@ static bool choose_device(const struct scheduler *scheduler, const struct flow *
         uint32_t device = (uint32_t)__builtin_ctz(devices);
 
         if (fits(&scheduler->loads[device][flow->priority], flow->next_size)) {
-            uint64_t n_bytes = bytes_in_flight(scheduler, device);
+            uint64_t n_ns = ns_in_flight(scheduler, device);
 
-            if (!is_found || n_bytes < least) {
+            if (!is_found || n_ns < least) {
                 is_found = true;
-                least = n_bytes;
+                least = n_ns;
                 *ret_device = device;
             }
         }
@@ -118,22 +281,45 @@ static bool choose_device(const struct scheduler *scheduler, const struct flow *
     return is_found;
 }
 
-struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place)
+/* Devices that may have a chunk of the flow's, if they have room. */
+static uint32_t free_devices(const struct flow *flow)
 {
-    for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        uint32_t open = scheduler->ready; /* devices that no flow so far waits for */
+    return flow->rate->is_known ? flow->devices : flow->devices & ~flow->measuring;
+}
 
-        for (struct flow *flow = scheduler->classes[priority].first; flow != NULL && open != 0;
-             flow = flow->next) {
-            if (choose_device(scheduler, flow, flow->devices & open, &ret_place->device)) {
-                ret_place->priority = priority;
-                return flow;
-            }
-            open &= ~flow->devices;
+/* Of this class, on devices that no flow before it waits for. */
+static struct flow *next_of_class(struct scheduler *scheduler, enum priority priority,
+                                  struct scheduler_place *ret_place)
+{
+    struct scheduler_class *class = &scheduler->classes[priority];
+    uint32_t open = scheduler->ready;
+    uint64_t lanes = class->lanes;
+
+    while (lanes != 0 && open != 0) {
+        uint32_t lane = first_lane(class, lanes);
+        struct flow *flow = turn_of(class->heaps[lane].top)->first;
+
+        if (choose_device(scheduler, flow, free_devices(flow) & open, &ret_place->device)) {
+            ret_place->priority = priority;
+            return flow;
         }
+        open &= ~free_devices(flow);
+        lanes &= ~LANE(lane);
     }
     return NULL;
 }
+
+struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place)
+{
+    struct flow *flow = NULL;
+
+    for (enum priority priority = 0; priority < PRIORITY_COUNT && flow == NULL; priority++) {
+        flow = next_of_class(scheduler, priority, ret_place);
+    }
+    return flow;
+}
+
+/* ---- what a chunk costs --------------------------------------------------------------------- */
 
 static struct scheduler_load *load_of(struct scheduler *scheduler,
                                       const struct scheduler_place *place)
@@ -141,27 +327,90 @@ static struct scheduler_load *load_of(struct scheduler *scheduler,
     return &scheduler->loads[place->device][place->priority];
 }
 
+static uint64_t estimate(const struct flow *flow)
+{
+    uint64_t link_ns = MAX(flow->next_link_size / LINK_SPEED, COST_LEAST_NS);
+    double compute_ns = flow->rate->record_ns * flow->next_records;
+
+    return compute_ns > (double)link_ns ? (uint64_t)compute_ns : link_ns;
+}
+
+static void measure(struct scheduler_rate *rate, uint32_t n_records, uint64_t device_ns)
+{
+    double record_ns = (double)device_ns / n_records;
+
+    rate->record_ns += (record_ns - rate->record_ns) * (rate->is_known ? RATE_WEIGHT : 1);
+    rate->is_known = true;
+}
+
 void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
                       const struct scheduler_place *place, struct scheduler_charge *ret_charge)
 {
     struct scheduler_load *load = load_of(scheduler, place);
+    uint64_t cost_ns = estimate(flow);
 
-    *ret_charge = (struct scheduler_charge){.place = *place, .size = flow->next_size};
+    assert(flow->is_queued && !flow->is_held);
+    *ret_charge = (struct scheduler_charge){
+        .place = *place,
+        .flow = flow,
+        .size = flow->next_size,
+        .cost_ns = cost_ns,
+        .n_records = flow->next_records,
+    };
     load->n_chunks++;
     load->n_bytes += flow->next_size;
-    if (flow->is_queued) {
-        scheduler_remove(scheduler, flow);
-        scheduler_add(scheduler, flow);
+    load->n_ns += cost_ns;
+    if (!flow->rate->is_known && flow->next_records > 0) {
+        flow->measuring |= SCHEDULER_DEVICE(place->device);
+        flow->is_held = (free_devices(flow) & scheduler->ready) == 0;
+    }
+    if (flow->is_held) {
+        unlink_flow(scheduler, flow);
+    } else {
+        struct scheduler_turn *turn = &flow->user->turns[flow->priority][lane_of(flow)];
+
+        take_out(turn, flow);
+        append(scheduler, turn, flow);
+    }
+    pay(scheduler, flow->user, cost_ns);
+}
+
+/* The chunk cost more or less than was thought. */
+static void correct(struct scheduler *scheduler, const struct scheduler_charge *charge,
+                    uint64_t device_ns)
+{
+    struct scheduler_user *user = charge->flow->user;
+
+    if (charge->n_records > 0) {
+        measure(charge->flow->rate, charge->n_records, device_ns);
+    }
+    user->correction_ns += (int64_t)(device_ns - charge->cost_ns);
+    if (user->correction_ns > CORRECTION_MOST_NS || user->correction_ns < -CORRECTION_MOST_NS) {
+        settle(user);
+        change_keys(scheduler, user);
     }
 }
 
-void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge)
+void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge,
+                    uint64_t device_ns)
 {
     struct scheduler_load *load = load_of(scheduler, &charge->place);
+    struct flow *flow = charge->flow;
 
     assert(load->n_chunks > 0);
     load->n_chunks--;
     load->n_bytes -= charge->size;
+    load->n_ns -= charge->cost_ns;
+    if (device_ns > 0) {
+        correct(scheduler, charge, device_ns);
+    }
+    flow->measuring &= ~SCHEDULER_DEVICE(charge->place.device);
+    if (flow->is_held) {
+        flow->is_held = false;
+        if (flow->is_queued) {
+            link_flow(scheduler, flow);
+        }
+    }
 }
 
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority)

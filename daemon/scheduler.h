@@ -1,40 +1,90 @@
 /*
  * Scheduler: which job's next chunk goes to which device next.
  *
- * A pure function of its queues, loads and the time it is told: no clock, no I/O, no lock.  A
- * *flow* is a job that has work; it says how large its next chunk is and which devices may run it.
- * The policy:
+ * A pure function of its queues and loads: no clock, no I/O, no lock, no allocation; a decision
+ * costs O(log n).  A *flow* is a job that has work; it says what its next chunk is and which
+ * devices may run it.  The policy:
  *   1. urgent before normal before bulk;
- *   2. within a priority the flows take turns, one chunk each: a job with a deep window gets no
- *      more than one with a shallow one;
- *   3. a device is held back while it has as many chunks or bytes of a priority in flight as its
+ *   2. within a priority the uid goes first that has had the least device time, whatever it had it
+ *      for: programs, jobs, priorities and bytes do not count.  So uids that always want more have
+ *      equal shares, with differences of a chunk or two.  Who was away joins where the others are;
+ *      what is behind them, up to SCHEDULER_CATCH_UP, was a gap between two requests.  Of what one
+ *      had more than the others, in priorities that these did not use, up to SCHEDULER_MEMORY is
+ *      remembered;
+ *   3. within a uid the flows take turns, one chunk each: a job with a deep window gets no more
+ *      than one with a shallow one;
+ *   4. device time is charged when a chunk is issued, as an estimate, and corrected by what the
+ *      worker measured.  The estimate is the longer of its bytes over the link's rate and its
+ *      records times what one took lately.  A job whose op was never measured has one chunk in
+ *      flight on each device until it is;
+ *   5. a device is held back while it has as many chunks or bytes of a priority in flight as its
  *      limits allow.  Copy engines serve in arrival order whatever a stream's priority is, so what
  *      bounds an urgent job's wait is how much bulk was let in before it (four chunks in flight
  *      fill the link; urgent p99 is then 0.3 ms where they are of 4 MiB, 0.6 where they are of 8;
  *      sixteen of 4 MiB make it 1.7 ms).  One chunk is always let in, however large;
- *   4. of the devices that take the chunk, the one with the fewest bytes in flight gets it.  A flow
+ *   6. of the devices that take the chunk, the one with the least work in flight gets it.  A flow
  *      whose chunk does not fit keeps its devices from those behind it: nobody overtakes it for
  *      being small.
  *
- * Thread: the front end's loop.  Flows are their jobs' property.
+ * Thread: the front end's loop.  Flows, users and rates are their owners' property.
  */
 #pragma once
 
+#include "daemon/heap.h"
 #include "proto/worker_abi.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sets of devices, by index. */
+/* Sets of devices, by index.  Flows of several devices are taken to want the same ones: those
+ * behind one that waits do so, too. */
 #define SCHEDULER_ANY_DEVICE UINT32_MAX
 #define SCHEDULER_DEVICE(i)  (UINT32_C(1) << (i))
 _Static_assert(LIMIT_DEVICES <= 32, "a device is a bit of a uint32_t");
 
+/* Any of several devices, or one of them alone. */
+#define SCHEDULER_LANES (1 + LIMIT_DEVICES)
+
+/* Not tuned: far more than a client's round trip and than a chunk of 8 MiB (0.17 ms)... */
+#define SCHEDULER_CATCH_UP UINT64_C(1000000)
+/* ... and what people take for a moment. */
+#define SCHEDULER_MEMORY UINT64_C(1000000000)
+
+/* The flows of one uid, one priority and one lane. */
+struct scheduler_turn {
+    struct heap_node node; /* in its lane's heap while it has flows, by device time */
+    struct flow *first, *last;
+};
+
+/* A uid.  All zero at first; it outlives its flows. */
+struct scheduler_user {
+    uint64_t used_ns;               /* device time, on a scale that all users share */
+    int64_t correction_ns;          /* still to be added */
+    uint32_t n_turns;               /* that have flows */
+    uint64_t lanes[PRIORITY_COUNT]; /* set of those in which it has flows */
+    struct scheduler_turn turns[PRIORITY_COUNT][SCHEDULER_LANES];
+};
+
+/* What a record of an op takes.  All zero at first; it outlives the flows that name it. */
+struct scheduler_rate {
+    bool is_known;
+    double record_ns;
+};
+
 struct flow {
     enum priority priority;
-    uint32_t devices;   /* set of those that may run it */
-    uint64_t next_size; /* bytes of the largest array of its next chunk */
+    uint32_t devices; /* set of those that may run it */
+    struct scheduler_user *user;
+    struct scheduler_rate *rate;
+    /* Its next chunk; may change while it is queued. */
+    uint64_t next_size;      /* bytes of the largest array */
+    uint64_t next_link_size; /* bytes in or bytes out, whichever are more */
+    uint32_t next_records;   /* 0: none that the rate is about */
+
     bool is_queued;
+    uint32_t measuring; /* devices that have its chunk while nobody knows what that costs ... */
+    bool is_held;       /* ... all it may use: it is out of the way until one comes back */
+    uint64_t number;
     struct flow *next;
     struct flow *previous;
 };
@@ -43,6 +93,7 @@ struct flow {
 struct scheduler_load {
     uint32_t n_chunks;
     uint64_t n_bytes;
+    uint64_t n_ns; /* of device time, estimated */
     uint32_t chunks_max;
     uint64_t bytes_max;
 };
@@ -56,16 +107,23 @@ struct scheduler_place {
 /* What a chunk in flight weighs: scheduler_issued() fills it in, scheduler_done() takes it back. */
 struct scheduler_charge {
     struct scheduler_place place;
+    struct flow *flow;
     uint64_t size;
+    uint64_t cost_ns;
+    uint32_t n_records;
 };
 
 struct scheduler {
-    struct {
-        struct flow *first, *last;
+    struct scheduler_class {
+        struct heap heaps[SCHEDULER_LANES]; /* of turns */
+        uint64_t lanes;                     /* set of those that have some */
         uint32_t n_flows;
     } classes[PRIORITY_COUNT];
     struct scheduler_load loads[LIMIT_DEVICES][PRIORITY_COUNT];
-    uint32_t ready; /* set of devices that take work */
+    uint32_t ready;   /* set of devices that take work */
+    uint32_t n_users; /* that have flows */
+    uint64_t used_ns; /* what the user had that went last */
+    uint64_t last_number;
 };
 
 void scheduler_init(struct scheduler *scheduler);
@@ -76,8 +134,7 @@ void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
 /* It takes none; what it has in flight comes back by scheduler_done(). */
 void scheduler_device_down(struct scheduler *scheduler, uint32_t device);
 
-/* The flow has work: queue it, at the end if it was not queued.  Its next_size may change while it
- * is. */
+/* The flow has work: queue it, at the end if it was not queued. */
 void scheduler_add(struct scheduler *scheduler, struct flow *flow);
 /* It has none. */
 void scheduler_remove(struct scheduler *scheduler, struct flow *flow);
@@ -86,11 +143,13 @@ void scheduler_remove(struct scheduler *scheduler, struct flow *flow);
  * scheduler_issued(). */
 struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place);
 
-/* Its next chunk went there: the flow moves to the end of its class. */
+/* Its next chunk went there: the user pays for it, and the flow goes to the end of its turns. */
 void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
                       const struct scheduler_place *place, struct scheduler_charge *ret_charge);
-/* A chunk came back from its device. */
-void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge);
+/* A chunk came back from its device, for which it cost so much; 0: nobody knows.  The flow is there
+ * until all its chunks are back. */
+void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge,
+                    uint64_t device_ns);
 
 /* Chunks of this priority in flight, on all devices. */
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority);

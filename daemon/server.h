@@ -51,6 +51,7 @@ struct server {
     struct devices devices;
     struct scheduler scheduler;
     struct awake awake;
+    struct scheduler_rate rates[WORKER_OPS_MAX]; /* of the ops */
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
     struct job *jobs;

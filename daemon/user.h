@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "daemon/scheduler.h"
 #include "proto/status.h"
 
 #include <stdbool.h>
@@ -23,8 +24,9 @@ struct user {
     struct user *next;
     uid_t uid;
     uint32_t n_sessions;
-    uint32_t n_jobs;    /* runs included */
-    uint64_t pool_size; /* bytes leased for its jobs and constants */
+    uint32_t n_jobs;            /* runs included */
+    uint64_t pool_size;         /* bytes leased for its jobs and constants */
+    struct scheduler_user time; /* of devices */
 };
 
 /* A new connection of this uid.  0, -EDQUOT (it has LIMIT_USER_SESSIONS) or -ENOMEM. */

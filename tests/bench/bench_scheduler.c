@@ -15,6 +15,7 @@
 
 #define ROUNDS_MAX    99u
 #define FLOWS_MAX     10000u
+#define USERS_MAX     300u
 #define CHUNK_LEAST   4096u
 #define IN_FLIGHT_MAX 4096u
 
@@ -27,6 +28,8 @@ struct options {
 struct rig {
     struct scheduler scheduler;
     struct flow flows[FLOWS_MAX];
+    struct scheduler_user users[USERS_MAX];
+    struct scheduler_rate rate;
     struct scheduler_charge in_flight[IN_FLIGHT_MAX]; /* a ring */
     uint32_t first, last;
 };
@@ -49,6 +52,7 @@ static void set_up(struct rig *rig, const struct shape *shape)
     bench_fill(sizes, sizeof(sizes));
     memset(rig, 0, sizeof(*rig));
     scheduler_init(&rig->scheduler);
+    rig->rate = (struct scheduler_rate){.is_known = true, .record_ns = 1};
     scheduler_device_up(&rig->scheduler, 0, &caps);
     scheduler_device_up(&rig->scheduler, 1, &caps);
     for (uint32_t i = 0; i < shape->n_flows; i++) {
@@ -58,6 +62,9 @@ static void set_up(struct rig *rig, const struct shape *shape)
         *flow = (struct flow){
             .priority = shape->is_mixed ? (enum priority)(i % PRIORITY_COUNT) : PRIORITY_NORMAL,
             .devices = shape->is_pinned ? SCHEDULER_DEVICE(is_last ? 1 : 0) : SCHEDULER_ANY_DEVICE,
+            .user = &rig->users[i % shape->n_uids],
+            .rate = &rig->rate,
+            .next_records = 1000,
             .next_size = CHUNK_LEAST + sizes[i % ARRAY_SIZE(sizes)] % (4u << 20),
         };
         scheduler_add(&rig->scheduler, flow);
@@ -74,7 +81,7 @@ static struct flow *decide(struct rig *rig, const struct shape *shape,
            rig->last - rig->first == IN_FLIGHT_MAX) {
         uint32_t at = shape->is_pinned ? --rig->last : rig->first++;
 
-        scheduler_done(&rig->scheduler, &rig->in_flight[at % IN_FLIGHT_MAX]);
+        scheduler_done(&rig->scheduler, &rig->in_flight[at % IN_FLIGHT_MAX], 2000);
     }
     return flow;
 }

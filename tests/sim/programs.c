@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-#define THINK_NS (20 * US) /* at most, from an answer to the next push */
+#define SIM_RECORD 512
+#define THINK_NS   (20 * US) /* at most, from an answer to the next push */
 
 static struct sim_push *push_at(struct sim_program *program, uint32_t number)
 {
@@ -30,6 +31,8 @@ static void settle(struct sim_program *program)
         return;
     }
     program->flow.next_size = next_size(program);
+    program->flow.next_link_size = program->flow.next_size;
+    program->flow.next_records = (uint32_t)(program->flow.next_size / SIM_RECORD + 1);
     scheduler_add(scheduler, &program->flow);
 }
 
@@ -107,7 +110,10 @@ static void start(struct sim *sim, const struct sim_group *group, struct sim_res
         .group = group,
         .result = result,
         .size = group->size / 2 + sim_random(sim, group->size / 2) + 1,
-        .flow = {.priority = group->priority, .devices = SCHEDULER_ANY_DEVICE},
+        .flow = {.priority = group->priority,
+                 .devices = SCHEDULER_ANY_DEVICE,
+                 .user = &sim->users[group->uid],
+                 .rate = &sim->rates[group - sim->plan->groups]},
     };
     if (group->per_second != 0) {
         sim_at(sim, sim_random(sim, MS), send_at_random, program, NULL);

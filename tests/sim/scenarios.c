@@ -34,6 +34,19 @@ static const char *check_behind_bulk(const struct sim_plan *plan, const struct s
     return NULL;
 }
 
+/* Groups 0 and 1 have equal device time, within 5 %. */
+static const char *check_equal(const struct sim_plan *plan, const struct sim_results *results,
+                               const struct sim_results *without)
+{
+    uint64_t a = results->groups[0].device_ns, b = results->groups[1].device_ns;
+
+    (void)plan;
+    (void)without;
+    return MAX(a, b) * 100 > MIN(a, b) * 105
+               ? FAILED("device time is %lu to %lu us", a / US, b / US)
+               : NULL;
+}
+
 /* Bulk, group 1, keeps 0.97 of what it has without the urgent jobs. */
 static const char *check_kept(const struct sim_plan *plan, const struct sim_results *results,
                               const struct sim_results *without)
@@ -64,6 +77,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .n_groups = 2,
                  .groups = {{"1 program", 1, 1, PRIORITY_BULK, 8 * MIB, 8, 0, 40 * US, 0},
                             {"50 programs", 2, 50, PRIORITY_BULK, 8 * MIB, 4, 0, 40 * US, 0}}},
+        .check = check_equal,
     },
     {
         .name = "deadlines",
@@ -73,6 +87,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .groups = {{"all with 2 ms", 1, 8, PRIORITY_NORMAL, 4 * MIB, 4, 0, 40 * US,
                              2 * MS},
                             {"none", 2, 8, PRIORITY_NORMAL, 4 * MIB, 4, 0, 40 * US, 0}}},
+        .check = check_equal,
     },
     {
         .name = "hurry",
@@ -90,6 +105,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .n_groups = 2,
                  .groups = {{"hog", 1, 2, PRIORITY_BULK, 2 * MIB, 4, 0, 1 * MS, 0},
                             {"light", 2, 2, PRIORITY_BULK, 2 * MIB, 4, 0, 100 * US, 0}}},
+        .check = check_equal,
     },
     {
         .name = "everybody",

@@ -118,7 +118,7 @@ void sim_chunk_done(struct sim *sim, void *arg, void *unused)
     struct sim_program *program = work->program;
 
     (void)unused;
-    scheduler_done(&sim->scheduler, &work->charge);
+    scheduler_done(&sim->scheduler, &work->charge, work->device_ns);
     if (sim_is_warm(sim)) {
         program->result->device_ns += work->device_ns;
         program->result->n_bytes += work->size;

@@ -133,6 +133,8 @@ struct sim {
     struct sim_device device;
     struct sim_program *programs;
     uint32_t n_programs;
+    struct scheduler_user users[SIM_UIDS];
+    struct scheduler_rate rates[SIM_GROUPS]; /* each group has an op of its own */
     struct sim_work *spare;
     struct sim_work *made; /* all of them */
     struct sim_results *results;

@@ -11,10 +11,18 @@
 
 static const struct worker_caps four_chunks = {.bulk_chunks = 4, .bulk_bytes = 16 * MIB};
 
+static struct scheduler_user users[200];
+static struct scheduler_rate rate;
+static struct scheduler_charge charges[8 * WORK_ENTRIES]; /* in flight */
+static size_t n_charges;
+
 static struct scheduler make(void)
 {
     struct scheduler scheduler;
 
+    memset(users, 0, sizeof(users));
+    rate = (struct scheduler_rate){.is_known = true};
+    n_charges = 0;
     scheduler_init(&scheduler);
     scheduler_device_up(&scheduler, 0, &four_chunks);
     return scheduler;
@@ -22,8 +30,12 @@ static struct scheduler make(void)
 
 static struct flow flow_of(enum priority priority, uint64_t next_size)
 {
-    return (struct flow){
-        .priority = priority, .devices = SCHEDULER_ANY_DEVICE, .next_size = next_size};
+    return (struct flow){.priority = priority,
+                         .devices = SCHEDULER_ANY_DEVICE,
+                         .user = &users[0],
+                         .rate = &rate,
+                         .next_size = next_size,
+                         .next_link_size = next_size};
 }
 
 /* What goes next, where there is one device. */
@@ -36,23 +48,39 @@ static struct flow *next_of(struct scheduler *scheduler)
     return flow;
 }
 
-/* A chunk of this size came back. */
+/* The chunk of this flow goes where it shall, and is on the books. */
+static void issue(struct scheduler *scheduler, struct flow *flow,
+                  const struct scheduler_place *place)
+{
+    CHECK_LT(n_charges, ARRAY_SIZE(charges));
+    scheduler_issued(scheduler, flow, place, &charges[n_charges++]);
+}
+
+/* The oldest chunk of this priority and size comes back from this device. */
 static void done(struct scheduler *scheduler, enum priority priority, uint32_t device,
                  uint64_t size)
 {
-    scheduler_done(scheduler, &(struct scheduler_charge){
-                                  .place = {.device = device, .priority = priority}, .size = size});
+    for (size_t i = 0; i < n_charges; i++) {
+        struct scheduler_charge charge = charges[i];
+
+        if (charge.place.priority == priority && charge.place.device == device &&
+            charge.size == size) {
+            memmove(&charges[i], &charges[i + 1], (--n_charges - i) * sizeof(charge));
+            scheduler_done(scheduler, &charge, 0);
+            return;
+        }
+    }
+    CHECK_FAIL("no such chunk is in flight");
 }
 
 /* Take the next flow and issue its chunk. */
 static struct flow *step(struct scheduler *scheduler)
 {
     struct scheduler_place place;
-    struct scheduler_charge charge;
     struct flow *flow = scheduler_next(scheduler, &place);
 
     if (flow != NULL) {
-        scheduler_issued(scheduler, flow, &place, &charge);
+        issue(scheduler, flow, &place);
         CHECK_EQ(place.device, 0);
     }
     return flow;
@@ -223,19 +251,154 @@ static void test_books_balance(void)
     }
 }
 
+/* ---- users ---------------------------------------------------------------------------------- */
+
+/* Two users with 1 and 50 flows take turns, whatever the sizes of their chunks come to. */
+static void test_users_have_equal_device_time(void)
+{
+    enum { N_FLOWS = 51, N_CHUNKS = 5000 };
+    struct scheduler scheduler = make();
+    struct flow flows[N_FLOWS];
+    uint64_t had_ns[2] = {0};
+
+    for (unsigned i = 0; i < N_FLOWS; i++) {
+        flows[i] = flow_of(PRIORITY_BULK, MIB + random_below(4 * MIB));
+        flows[i].user = &users[i == 0 ? 0 : 1];
+        scheduler_add(&scheduler, &flows[i]);
+    }
+    for (unsigned i = 0; i < N_CHUNKS; i++) {
+        struct flow *flow = step(&scheduler);
+        uint64_t device_ns = 1 + random_below(1000000); /* nothing that anybody expected */
+
+        had_ns[flow == &flows[0] ? 0 : 1] += device_ns;
+        scheduler_done(&scheduler, &charges[--n_charges], device_ns);
+    }
+    CHECK_LE(had_ns[0], had_ns[1] + 2000000);
+    CHECK_LE(had_ns[1], had_ns[0] + 2000000);
+}
+
+/* What one had as urgent counts where it is normal. */
+static void test_device_time_counts_across_priorities(void)
+{
+    struct scheduler scheduler = make();
+    struct flow urgent = flow_of(PRIORITY_URGENT, 8 * MIB);
+    struct flow normal = flow_of(PRIORITY_NORMAL, 4 * MIB);
+    struct flow other = flow_of(PRIORITY_NORMAL, 4 * MIB);
+
+    other.user = &users[1];
+    scheduler_add(&scheduler, &urgent);
+    scheduler_add(&scheduler, &normal);
+    scheduler_add(&scheduler, &other);
+    CHECK(step(&scheduler) == &urgent);
+    scheduler_remove(&scheduler, &urgent);
+    CHECK(step(&scheduler) == &other);
+    CHECK(step(&scheduler) == &other);
+    CHECK(step(&scheduler) == &normal);
+}
+
+/* Who comes back after a long time has no claim to what the others had meanwhile. */
+static void test_who_was_away_has_saved_nothing(void)
+{
+    struct scheduler scheduler = make();
+    struct flow one = flow_of(PRIORITY_NORMAL, 4 * MIB);
+    struct flow other = flow_of(PRIORITY_NORMAL, 4 * MIB);
+    unsigned n = 0;
+
+    other.user = &users[1];
+    scheduler_add(&scheduler, &one);
+    for (unsigned i = 0; i < 1000; i++) {
+        CHECK(step(&scheduler) == &one);
+        done(&scheduler, PRIORITY_NORMAL, 0, 4 * MIB);
+    }
+    scheduler_add(&scheduler, &other);
+    while (step(&scheduler) == &other) {
+        done(&scheduler, PRIORITY_NORMAL, 0, 4 * MIB);
+        n++;
+    }
+    CHECK_LE(n, 2 + SCHEDULER_CATCH_UP / 84000); /* a chunk is 84 us */
+}
+
+/* Of a hundred users with some priorities each: the one with the least time is always next. */
+static void test_the_least_served_goes_first(void)
+{
+    enum { N_USERS = 100, N_STEPS = 5000 };
+    struct scheduler scheduler = make();
+    static struct flow flows[N_USERS];
+
+    for (unsigned i = 0; i < N_USERS; i++) {
+        flows[i] = flow_of(PRIORITY_NORMAL, 4096);
+        flows[i].user = &users[i];
+        scheduler_add(&scheduler, &flows[i]);
+    }
+    for (unsigned i = 0; i < N_STEPS; i++) {
+        struct flow *flow = next_of(&scheduler);
+
+        for (unsigned k = 0; k < N_USERS; k++) {
+            CHECK(!flows[k].is_queued || flow->user->used_ns <= users[k].used_ns);
+        }
+        CHECK(step(&scheduler) == flow);
+        scheduler_done(&scheduler, &charges[--n_charges], 1 + random_below(200000));
+        flow = &flows[random_below(N_USERS)];
+        if (random_below(2) == 0) {
+            scheduler_add(&scheduler, flow);
+        } else {
+            scheduler_remove(&scheduler, flow);
+        }
+        scheduler_add(&scheduler, &flows[random_below(N_USERS)]);
+        scheduler_add(&scheduler, &flows[0]);
+    }
+}
+
+/* Nobody knows what a chunk of a new op costs: a job has one in flight until that is measured. */
+static void test_an_unknown_op_is_measured_first(void)
+{
+    struct scheduler scheduler = make();
+    struct flow flow = flow_of(PRIORITY_BULK, 4096);
+
+    rate.is_known = false;
+    flow.next_records = 10;
+    scheduler_add(&scheduler, &flow);
+    CHECK(step(&scheduler) == &flow);
+    CHECK(step(&scheduler) == NULL);
+    scheduler_done(&scheduler, &charges[--n_charges], 0); /* it failed */
+    CHECK(step(&scheduler) == &flow);
+    scheduler_remove(&scheduler, &flow);
+    scheduler_add(&scheduler, &flow);
+    CHECK(step(&scheduler) == NULL);
+    scheduler_done(&scheduler, &charges[--n_charges], 70000);
+    CHECK(step(&scheduler) == &flow);
+    CHECK_EQ(charges[n_charges - 1].cost_ns, 70000);
+    CHECK(step(&scheduler) == &flow);
+}
+
+/* It may go while its chunk is still out. */
+static void test_a_held_flow_is_removed(void)
+{
+    struct scheduler scheduler = make();
+    struct flow flow = flow_of(PRIORITY_BULK, 4096);
+
+    rate.is_known = false;
+    flow.next_records = 10;
+    scheduler_add(&scheduler, &flow);
+    CHECK(step(&scheduler) == &flow);
+    scheduler_remove(&scheduler, &flow);
+    CHECK_EQ(scheduler.classes[PRIORITY_BULK].n_flows, 0);
+    scheduler_done(&scheduler, &charges[--n_charges], 70000);
+    CHECK(step(&scheduler) == NULL);
+}
+
 /* ---- several devices ------------------------------------------------------------------------ */
 
 /* Issue what goes next; returns the device, or -1 for none. */
 static int place(struct scheduler *scheduler)
 {
     struct scheduler_place place;
-    struct scheduler_charge charge;
     struct flow *flow = scheduler_next(scheduler, &place);
 
     if (flow == NULL) {
         return -1;
     }
-    scheduler_issued(scheduler, flow, &place, &charge);
+    issue(scheduler, flow, &place);
     return (int)place.device;
 }
 
@@ -378,7 +541,7 @@ static void test_random_days_with_several_devices(void)
         } else if (n_in_flight > 0) {
             unsigned k = (unsigned)random_below(n_in_flight);
 
-            scheduler_done(&scheduler, &in_flight[k]);
+            scheduler_done(&scheduler, &in_flight[k], 1 + random_below(1000000));
             in_flight[k] = in_flight[--n_in_flight];
         } else {
             CHECK(flow != NULL); /* idle devices take anything */
@@ -386,13 +549,16 @@ static void test_random_days_with_several_devices(void)
     }
 }
 
-CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_then_bulk),
-           CHECK_TEST(test_how_much_is_let_in),
-           CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
-           CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
-           CHECK_TEST(test_books_balance), CHECK_TEST(test_the_least_loaded_device_gets_it),
-           CHECK_TEST(test_a_flow_fills_all_devices),
-           CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
-           CHECK_TEST(test_nobody_overtakes_for_being_small),
-           CHECK_TEST(test_a_device_that_is_down_gets_nothing),
-           CHECK_TEST(test_random_days_with_several_devices))
+CHECK_MAIN(
+    CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_then_bulk),
+    CHECK_TEST(test_how_much_is_let_in), CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
+    CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
+    CHECK_TEST(test_books_balance), CHECK_TEST(test_users_have_equal_device_time),
+    CHECK_TEST(test_device_time_counts_across_priorities),
+    CHECK_TEST(test_who_was_away_has_saved_nothing), CHECK_TEST(test_the_least_served_goes_first),
+    CHECK_TEST(test_an_unknown_op_is_measured_first), CHECK_TEST(test_a_held_flow_is_removed),
+    CHECK_TEST(test_the_least_loaded_device_gets_it), CHECK_TEST(test_a_flow_fills_all_devices),
+    CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
+    CHECK_TEST(test_nobody_overtakes_for_being_small),
+    CHECK_TEST(test_a_device_that_is_down_gets_nothing),
+    CHECK_TEST(test_random_days_with_several_devices))
