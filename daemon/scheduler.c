@@ -14,10 +14,23 @@
 #include <string.h>
 
 /*
- * Normal work may be this many times as deep as bulk: it may not starve the link when its chunks
- * are small, and urgent work has a queue of its own.  Not tuned.
+ * Normal work may have this many times as many chunks in flight as bulk: it may not starve the link
+ * when its chunks are small, and urgent work has a queue of its own.  Not tuned.
  */
 #define NORMAL_DEPTH 8
+
+/*
+ * What a priority is owed of the time of those above it, per mille.  For bulk 1/19, so that it has
+ * a twentieth of all, as promised; for normal 2/17, a tenth of all beside bulk's, because somebody
+ * waits for it.  A little more, for what the last chunk before a look is short of.
+ */
+static const int64_t shares[PRIORITY_COUNT] = {0, 120, 55};
+/* Owed so much, a priority has had nothing for long (20 ms of others' time for bulk): its chunks
+ * are at the worker, which prefers others.  Not tuned: far above a chunk of 8 MiB. */
+#define OWED_MOST_NS INT64_C(1000000)
+/* What one had before, when nobody else wanted it, is forgotten up to here: about the longest
+ * chunk, whose time counts in whole then. */
+#define PREPAID_MOST_NS INT64_C(10000000)
 
 /* Bytes in a ns each way, with both directions busy: 47 to 51 (one H200, PCIe 5).  A slower link,
  * or a CPU, shows in the measured rates. */
@@ -45,9 +58,9 @@ void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
     uint64_t n_bytes = MAX(caps->bulk_bytes, UINT64_C(1));
 
     loads[PRIORITY_URGENT].chunks_max = WORK_ENTRIES;
-    loads[PRIORITY_URGENT].bytes_max = UINT64_MAX;
+    loads[PRIORITY_URGENT].bytes_max = n_bytes;
     loads[PRIORITY_NORMAL].chunks_max = MIN(NORMAL_DEPTH * n_chunks, WORK_ENTRIES);
-    loads[PRIORITY_NORMAL].bytes_max = NORMAL_DEPTH * n_bytes;
+    loads[PRIORITY_NORMAL].bytes_max = n_bytes;
     loads[PRIORITY_BULK].chunks_max = MIN(n_chunks, WORK_ENTRIES);
     loads[PRIORITY_BULK].bytes_max = n_bytes;
     scheduler->ready |= SCHEDULER_DEVICE(device);
@@ -240,12 +253,51 @@ void scheduler_remove(struct scheduler *scheduler, struct flow *flow)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
-/* May the device of this load have a chunk of this size as well? */
-static bool fits(const struct scheduler_load *load, uint64_t size)
+/* Has the device something of this priority, or is something queued that it may run? */
+static bool is_wanted(const struct scheduler *scheduler, uint32_t device, enum priority priority)
 {
-    return load->n_chunks == 0 ||
-           (load->n_chunks < load->chunks_max && load->n_bytes < load->bytes_max &&
-            size <= load->bytes_max - load->n_bytes);
+    return scheduler->loads[device][priority].n_chunks > 0 ||
+           (scheduler->classes[priority].lanes & (LANE(0) | LANE(1 + device))) != 0;
+}
+
+/* Does something below this priority wait in vain, and one chunk of what is above that is there? */
+static bool is_held_back(const struct scheduler *scheduler, uint32_t device, enum priority priority)
+{
+    const struct scheduler_load *loads = scheduler->loads[device];
+    uint32_t n_above = 0;
+
+    for (enum priority below = 1; below < PRIORITY_COUNT; below++) {
+        n_above += loads[below - 1].n_chunks;
+        if (below > priority && n_above > 0 && loads[below].owed_ns > OWED_MOST_NS &&
+            is_wanted(scheduler, device, below)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is this priority owed more than what it has in flight? */
+static bool is_owed(const struct scheduler_load *load)
+{
+    return load->owed_ns > 0 && (uint64_t)load->owed_ns > load->n_ns;
+}
+
+/* May the device have a chunk of this priority and size as well? */
+static bool fits(const struct scheduler *scheduler, uint32_t device, enum priority priority,
+                 uint64_t size)
+{
+    const struct scheduler_load *loads = scheduler->loads[device];
+    const struct scheduler_load *load = &loads[priority];
+    uint64_t n_bytes = load->n_bytes;
+
+    for (enum priority above = 0; above < priority && !is_owed(load); above++) {
+        n_bytes += loads[above].n_large_bytes;
+    }
+    if (is_held_back(scheduler, device, priority)) {
+        return false;
+    }
+    return load->n_chunks < load->chunks_max &&
+           (n_bytes == 0 || (n_bytes < load->bytes_max && size <= load->bytes_max - n_bytes));
 }
 
 static uint64_t ns_in_flight(const struct scheduler *scheduler, uint32_t device)
@@ -260,7 +312,7 @@ static uint64_t ns_in_flight(const struct scheduler *scheduler, uint32_t device)
 
 /* Of these devices the least loaded that takes the flow's chunk; false: none does. */
 static bool choose_device(const struct scheduler *scheduler, const struct flow *flow,
-                          uint32_t devices, uint32_t *ret_device)
+                          enum priority priority, uint32_t devices, uint32_t *ret_device)
 {
     uint64_t least = UINT64_MAX;
     bool is_found = false;
@@ -268,7 +320,7 @@ static bool choose_device(const struct scheduler *scheduler, const struct flow *
     for (; devices != 0; devices &= devices - 1) {
         uint32_t device = (uint32_t)__builtin_ctz(devices);
 
-        if (fits(&scheduler->loads[device][flow->priority], flow->next_size)) {
+        if (fits(scheduler, device, priority, flow->next_size)) {
             uint64_t n_ns = ns_in_flight(scheduler, device);
 
             if (!is_found || n_ns < least) {
@@ -287,19 +339,19 @@ static uint32_t free_devices(const struct flow *flow)
     return flow->rate->is_known ? flow->devices : flow->devices & ~flow->measuring;
 }
 
-/* Of this class, on devices that no flow before it waits for. */
+/* Of this class, on those of the open devices that no flow before it waits for. */
 static struct flow *next_of_class(struct scheduler *scheduler, enum priority priority,
-                                  struct scheduler_place *ret_place)
+                                  uint32_t open, struct scheduler_place *ret_place)
 {
     struct scheduler_class *class = &scheduler->classes[priority];
-    uint32_t open = scheduler->ready;
     uint64_t lanes = class->lanes;
 
     while (lanes != 0 && open != 0) {
         uint32_t lane = first_lane(class, lanes);
         struct flow *flow = turn_of(class->heaps[lane].top)->first;
 
-        if (choose_device(scheduler, flow, free_devices(flow) & open, &ret_place->device)) {
+        if (choose_device(scheduler, flow, priority, free_devices(flow) & open,
+                          &ret_place->device)) {
             ret_place->priority = priority;
             return flow;
         }
@@ -309,12 +361,31 @@ static struct flow *next_of_class(struct scheduler *scheduler, enum priority pri
     return NULL;
 }
 
+/* Ready devices that owe this priority something. */
+static uint32_t debtors(const struct scheduler *scheduler, enum priority priority)
+{
+    uint32_t set = 0;
+
+    for (uint32_t devices = scheduler->ready; devices != 0; devices &= devices - 1) {
+        uint32_t device = (uint32_t)__builtin_ctz(devices);
+
+        set |= is_owed(&scheduler->loads[device][priority]) ? SCHEDULER_DEVICE(device) : 0;
+    }
+    return set;
+}
+
 struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place)
 {
     struct flow *flow = NULL;
 
+    for (enum priority priority = PRIORITY_BULK; priority > PRIORITY_URGENT && flow == NULL;
+         priority--) {
+        if (scheduler->classes[priority].lanes != 0) {
+            flow = next_of_class(scheduler, priority, debtors(scheduler, priority), ret_place);
+        }
+    }
     for (enum priority priority = 0; priority < PRIORITY_COUNT && flow == NULL; priority++) {
-        flow = next_of_class(scheduler, priority, ret_place);
+        flow = next_of_class(scheduler, priority, scheduler->ready, ret_place);
     }
     return flow;
 }
@@ -359,6 +430,7 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
     };
     load->n_chunks++;
     load->n_bytes += flow->next_size;
+    load->n_large_bytes += flow->next_size > SCHEDULER_SMALL ? flow->next_size : 0;
     load->n_ns += cost_ns;
     if (!flow->rate->is_known && flow->next_records > 0) {
         flow->measuring |= SCHEDULER_DEVICE(place->device);
@@ -391,6 +463,24 @@ static void correct(struct scheduler *scheduler, const struct scheduler_charge *
     }
 }
 
+/* So much of the device's time went to this priority: those below it that want some are owed their
+ * share, and it was paid. */
+static void settle_shares(struct scheduler *scheduler, const struct scheduler_place *place,
+                          int64_t device_ns)
+{
+    struct scheduler_load *loads = scheduler->loads[place->device];
+    struct scheduler_load *load = &loads[place->priority];
+
+    for (enum priority below = place->priority + 1; below < PRIORITY_COUNT; below++) {
+        if (is_wanted(scheduler, place->device, below)) {
+            loads[below].owed_ns += device_ns * shares[below] / 1000;
+        } else {
+            loads[below].owed_ns = MIN(loads[below].owed_ns, INT64_C(0));
+        }
+    }
+    load->owed_ns = MAX(load->owed_ns - device_ns, -PREPAID_MOST_NS);
+}
+
 void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge,
                     uint64_t device_ns)
 {
@@ -400,7 +490,10 @@ void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *
     assert(load->n_chunks > 0);
     load->n_chunks--;
     load->n_bytes -= charge->size;
+    load->n_large_bytes -= charge->size > SCHEDULER_SMALL ? charge->size : 0;
     load->n_ns -= charge->cost_ns;
+    settle_shares(scheduler, &charge->place,
+                  (int64_t)(device_ns > 0 ? device_ns : charge->cost_ns));
     if (device_ns > 0) {
         correct(scheduler, charge, device_ns);
     }

@@ -4,7 +4,10 @@
  * A pure function of its queues and loads: no clock, no I/O, no lock, no allocation; a decision
  * costs O(log n).  A *flow* is a job that has work; it says what its next chunk is and which
  * devices may run it.  The policy:
- *   1. urgent before normal before bulk;
+ *   1. urgent before normal before bulk, but of the device time that a device gives, normal has at
+ *      least a tenth and bulk a twentieth while they want it: nobody starves.  What one of them is
+ *      owed goes first; and where that does not help, because the worker prefers what is above it,
+ *      no more than one chunk of what is above it is in flight until some of it is paid;
  *   2. within a priority the uid goes first that has had the least device time, whatever it had it
  *      for: programs, jobs, priorities and bytes do not count.  So uids that always want more have
  *      equal shares, with differences of a chunk or two.  Who was away joins where the others are;
@@ -17,11 +20,14 @@
  *      worker measured.  The estimate is the longer of its bytes over the link's rate and its
  *      records times what one took lately.  A job whose op was never measured has one chunk in
  *      flight on each device until it is;
- *   5. a device is held back while it has as many chunks or bytes of a priority in flight as its
- *      limits allow.  Copy engines serve in arrival order whatever a stream's priority is, so what
- *      bounds an urgent job's wait is how much bulk was let in before it (four chunks in flight
- *      fill the link; urgent p99 is then 0.3 ms where they are of 4 MiB, 0.6 where they are of 8;
- *      sixteen of 4 MiB make it 1.7 ms).  One chunk is always let in, however large;
+ *   5. a device is held back while it has as many chunks or bytes in flight as its worker's limits
+ *      allow.  Copy engines serve in arrival order whatever a stream's priority is, so what bounds
+ *      a wait is how much was let in before (four chunks in flight fill the link; urgent p99 is
+ *      then 0.3 ms where they are of 4 MiB, 0.6 where they are of 8; sixteen of 4 MiB make it
+ *      1.7 ms).  So each priority has those bytes, less what has been let in of those above it:
+ *      large urgent and normal work goes chunk by chunk ahead of bulk.  Chunks of up to
+ *      SCHEDULER_SMALL are no burden to those below.  One is let in where nothing else is, however
+ *      large;
  *   6. of the devices that take the chunk, the one with the least work in flight gets it.  A flow
  *      whose chunk does not fit keeps its devices from those behind it: nobody overtakes it for
  *      being small.
@@ -41,6 +47,9 @@
 #define SCHEDULER_ANY_DEVICE UINT32_MAX
 #define SCHEDULER_DEVICE(i)  (UINT32_C(1) << (i))
 _Static_assert(LIMIT_DEVICES <= 32, "a device is a bit of a uint32_t");
+
+/* Bytes of a chunk that may pass beside the copy engines: see the bypass, which is measured so. */
+#define SCHEDULER_SMALL (UINT64_C(256) << 10)
 
 /* Any of several devices, or one of them alone. */
 #define SCHEDULER_LANES (1 + LIMIT_DEVICES)
@@ -93,7 +102,9 @@ struct flow {
 struct scheduler_load {
     uint32_t n_chunks;
     uint64_t n_bytes;
-    uint64_t n_ns; /* of device time, estimated */
+    uint64_t n_large_bytes; /* of chunks that are not small */
+    uint64_t n_ns;          /* of device time, estimated */
+    int64_t owed_ns;        /* of device time, by those above it */
     uint32_t chunks_max;
     uint64_t bytes_max;
 };

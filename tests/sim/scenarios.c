@@ -47,6 +47,23 @@ static const char *check_equal(const struct sim_plan *plan, const struct sim_res
                : NULL;
 }
 
+/* Bulk, group 0, has a twentieth; and normal, group 2, a tenth. */
+static const char *check_shares(const struct sim_plan *plan, const struct sim_results *results,
+                                const struct sim_results *without)
+{
+    const struct sim_result *groups = results->groups;
+    uint64_t total = groups[0].device_ns + groups[1].device_ns + groups[2].device_ns;
+
+    (void)plan;
+    (void)without;
+    if (groups[0].device_ns * 20 < total || groups[2].device_ns * 10 < total) {
+        return FAILED("bulk has %.3f of the device's time and normal %.3f",
+                      (double)groups[0].device_ns / (double)total,
+                      (double)groups[2].device_ns / (double)total);
+    }
+    return NULL;
+}
+
 /* Bulk, group 1, keeps 0.97 of what it has without the urgent jobs. */
 static const char *check_kept(const struct sim_plan *plan, const struct sim_results *results,
                               const struct sim_results *without)
@@ -123,6 +140,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .groups = {{"bulk", 1, 1, PRIORITY_BULK, 4 * MIB, 4, 0, 40 * US, 0},
                             {"urgent", 2, 8, PRIORITY_URGENT, 4 * MIB, 4, 0, 40 * US, 0},
                             {"normal", 3, 8, PRIORITY_NORMAL, 4 * MIB, 4, 0, 40 * US, 0}}},
+        .check = check_shares,
     },
     {
         .name = "threads",
@@ -133,6 +151,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .groups = {{"bulk", 1, 1, PRIORITY_BULK, 4 * MIB, 8, 0, 1 * MS, 0},
                             {"urgent", 2, 8, PRIORITY_URGENT, 1 * MIB, 64, 0, 1 * MS, 0},
                             {"normal", 3, 8, PRIORITY_NORMAL, 1 * MIB, 64, 0, 1 * MS, 0}}},
+        .check = check_shares,
     },
     {
         .name = "alarm",

@@ -122,13 +122,11 @@ static void test_how_much_is_let_in(void)
     } cases[] = {
         {PRIORITY_BULK, 1, 4},       /* bounded by count ... */
         {PRIORITY_BULK, 4 * MIB, 4}, /* ... and by bytes */
-        {PRIORITY_BULK, 5 * MIB, 3},
-        {PRIORITY_BULK, 8 * MIB, 2},
-        {PRIORITY_BULK, 16 * MIB, 1},
-        {PRIORITY_BULK, 64 * MIB, 1}, /* one is always let in */
-        {PRIORITY_NORMAL, 1, 32},
-        {PRIORITY_NORMAL, 16 * MIB, 8},
-        {PRIORITY_URGENT, 16 * MIB, WORK_ENTRIES},
+        {PRIORITY_BULK, 5 * MIB, 3},    {PRIORITY_BULK, 8 * MIB, 2},
+        {PRIORITY_BULK, 16 * MIB, 1},   {PRIORITY_BULK, 64 * MIB, 1}, /* one is always let in */
+        {PRIORITY_NORMAL, 1, 32},       {PRIORITY_NORMAL, 4 * MIB, 4},
+        {PRIORITY_NORMAL, 16 * MIB, 1}, {PRIORITY_URGENT, 1, WORK_ENTRIES},
+        {PRIORITY_URGENT, 4 * MIB, 4},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -251,6 +249,104 @@ static void test_books_balance(void)
     }
 }
 
+/* ---- priorities ----------------------------------------------------------------------------- */
+
+/* Large chunks of what is above take the room of bulk; small ones pass beside it. */
+static void test_large_urgent_work_goes_ahead_of_bulk(void)
+{
+    struct scheduler scheduler = make();
+    struct flow bulk = flow_of(PRIORITY_BULK, 4 * MIB);
+    struct flow large = flow_of(PRIORITY_URGENT, 4 * MIB);
+    struct flow small = flow_of(PRIORITY_URGENT, SCHEDULER_SMALL);
+
+    scheduler_add(&scheduler, &bulk);
+    CHECK(step(&scheduler) == &bulk);
+    done(&scheduler, PRIORITY_BULK, 0, 4 * MIB); /* so it is owed nothing for a while */
+    scheduler_add(&scheduler, &large);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(step(&scheduler) == &large);
+    }
+    CHECK(step(&scheduler) == NULL);
+    scheduler_remove(&scheduler, &large);
+    scheduler_add(&scheduler, &small);
+    CHECK(step(&scheduler) == NULL); /* nor does a small one overtake those of its own priority */
+    for (unsigned i = 0; i < 4; i++) {
+        done(&scheduler, PRIORITY_URGENT, 0, 4 * MIB);
+    }
+    CHECK(step(&scheduler) == &small);
+    scheduler_remove(&scheduler, &small);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(step(&scheduler) == &bulk);
+    }
+    CHECK(step(&scheduler) == NULL);
+}
+
+/* What a device that knows nothing but priority runs next: taken out of those in flight. */
+static struct scheduler_charge take_first(void)
+{
+    size_t best = 0;
+
+    CHECK_GT(n_charges, 0);
+    for (size_t i = 0; i < n_charges; i++) {
+        best = charges[i].place.priority < charges[best].place.priority ? i : best;
+    }
+    struct scheduler_charge charge = charges[best];
+    charges[best] = charges[--n_charges];
+    return charge;
+}
+
+/* Chunks of random length, endlessly; the device goes on at once, before we hear of it. */
+static void test_nobody_starves(void)
+{
+    enum { N_DONE = 20000 };
+    struct scheduler scheduler = make();
+    struct flow flows[PRIORITY_COUNT];
+    uint64_t had_ns[PRIORITY_COUNT] = {0}, total_ns = 0;
+
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        flows[priority] = flow_of(priority, 4096);
+        scheduler_add(&scheduler, &flows[priority]);
+    }
+    while (step(&scheduler) != NULL) {
+    }
+    struct scheduler_charge running = take_first();
+    for (unsigned i = 0; i < N_DONE; i++) {
+        struct scheduler_charge ended = running;
+        uint64_t device_ns = 1 + random_below(300000);
+
+        running = take_first();
+        had_ns[ended.place.priority] += device_ns;
+        total_ns += device_ns;
+        scheduler_done(&scheduler, &ended, device_ns);
+        while (step(&scheduler) != NULL) {
+        }
+    }
+    CHECK_GE(had_ns[PRIORITY_BULK] * 1000, total_ns * 50);
+    CHECK_GE(had_ns[PRIORITY_NORMAL] * 1000, total_ns * 100);
+    CHECK_GE(had_ns[PRIORITY_URGENT] * 1000, total_ns * 800);
+}
+
+/* A bulk chunk that never ends must not stop what is urgent: one at a time goes on. */
+static void test_who_is_owed_holds_nobody_up_for_ever(void)
+{
+    struct scheduler scheduler = make();
+    struct flow bulk = flow_of(PRIORITY_BULK, 4 * MIB);
+    struct flow urgent = flow_of(PRIORITY_URGENT, 4096);
+
+    scheduler_add(&scheduler, &bulk);
+    CHECK(step(&scheduler) == &bulk);
+    scheduler_remove(&scheduler, &bulk);
+    scheduler_add(&scheduler, &urgent);
+    for (unsigned i = 0; i < 1000; i++) {
+        CHECK(step(&scheduler) == &urgent);
+        scheduler_done(&scheduler, &charges[--n_charges], 100000);
+    }
+    CHECK(step(&scheduler) == &urgent);
+    CHECK(step(&scheduler) == NULL);
+    done(&scheduler, PRIORITY_BULK, 0, 4 * MIB);
+    CHECK(step(&scheduler) == &urgent);
+}
+
 /* ---- users ---------------------------------------------------------------------------------- */
 
 /* Two users with 1 and 50 flows take turns, whatever the sizes of their chunks come to. */
@@ -291,6 +387,7 @@ static void test_device_time_counts_across_priorities(void)
     scheduler_add(&scheduler, &other);
     CHECK(step(&scheduler) == &urgent);
     scheduler_remove(&scheduler, &urgent);
+    done(&scheduler, PRIORITY_URGENT, 0, 8 * MIB);
     CHECK(step(&scheduler) == &other);
     CHECK(step(&scheduler) == &other);
     CHECK(step(&scheduler) == &normal);
@@ -553,7 +650,9 @@ CHECK_MAIN(
     CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_then_bulk),
     CHECK_TEST(test_how_much_is_let_in), CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
     CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
-    CHECK_TEST(test_books_balance), CHECK_TEST(test_users_have_equal_device_time),
+    CHECK_TEST(test_books_balance), CHECK_TEST(test_large_urgent_work_goes_ahead_of_bulk),
+    CHECK_TEST(test_nobody_starves), CHECK_TEST(test_who_is_owed_holds_nobody_up_for_ever),
+    CHECK_TEST(test_users_have_equal_device_time),
     CHECK_TEST(test_device_time_counts_across_priorities),
     CHECK_TEST(test_who_was_away_has_saved_nothing), CHECK_TEST(test_the_least_served_goes_first),
     CHECK_TEST(test_an_unknown_op_is_measured_first), CHECK_TEST(test_a_held_flow_is_removed),
