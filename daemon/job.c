@@ -490,6 +490,12 @@ static void end_if_complete(struct job *job)
     }
 }
 
+/* The time when the loop woke, to the millisecond, for nothing: the scheduler needs no better. */
+static uint64_t loop_ns(const struct server *server)
+{
+    return uv_now(&server->loop) * UINT64_C(1000000);
+}
+
 void job_settle(struct job *job)
 {
     skip_empty_merges(job);
@@ -500,7 +506,8 @@ void job_settle(struct job *job)
         return;
     }
     if (job_has_work(job)) {
-        scheduler_add(&job->server->scheduler, &job->flow);
+        job->flow.deadline_ns = job->deadline_at_ns;
+        scheduler_add(&job->server->scheduler, &job->flow, loop_ns(job->server));
     } else {
         scheduler_remove(&job->server->scheduler, &job->flow);
     }

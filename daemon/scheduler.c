@@ -1,6 +1,7 @@
 /*
- * Scheduler: for each priority a heap of users, by the device time that they had, and for each user
- * a list of flows; and what each device has in flight of each priority.
+ * * Scheduler: for each priority a heap of users, by the device time that they had; for each user a
+ * list of flows in the order in which they are due, which is that of their coming, and a heap of
+ * those that are due before their turn; and what each device has in flight of each priority.
  *
  * A flow that only one device may run lies in that device's lane, so that it is not in the way of
  * others while the device is full: a decision looks at the first of each lane.
@@ -125,6 +126,17 @@ static void join(struct scheduler *scheduler, struct scheduler_user *user, enum 
     }
 }
 
+/* NULL: it has none. */
+static struct flow *first_flow(const struct scheduler_turn *turn)
+{
+    struct heap_node *top = turn->hurried.top;
+
+    if (top != NULL && (turn->first == NULL || top->key < turn->first->due_ns)) {
+        return CONTAINER_OF(top, struct flow, node);
+    }
+    return turn->first;
+}
+
 /* Its device time, or the first of its flows, changed. */
 static void change_keys(struct scheduler *scheduler, struct scheduler_user *user)
 {
@@ -134,7 +146,7 @@ static void change_keys(struct scheduler *scheduler, struct scheduler_user *user
             struct scheduler_turn *turn = &user->turns[priority][lane];
 
             heap_change(&scheduler->classes[priority].heaps[lane], &turn->node, user->used_ns,
-                        turn->first->number);
+                        first_flow(turn)->due_ns);
         }
     }
 }
@@ -170,9 +182,26 @@ static uint32_t lane_of(const struct flow *flow)
     return is_one ? 1 + (uint32_t)__builtin_ctz(flow->devices) : 0;
 }
 
+static struct scheduler_turn *turn_for(const struct flow *flow)
+{
+    return &flow->user->turns[flow->priority][lane_of(flow)];
+}
+
+/* When is its next chunk due?  Those of the list are due one after the other, if only by a ns. */
 static void append(struct scheduler *scheduler, struct scheduler_turn *turn, struct flow *flow)
 {
-    flow->number = scheduler->last_number++;
+    uint64_t due_ns = MAX(scheduler->now_ns + SCHEDULER_DUE, scheduler->last_due_ns + 1);
+
+    flow->is_hurried = flow->deadline_ns != 0 && flow->deadline_ns < due_ns;
+    if (flow->is_hurried) {
+        flow->due_ns = flow->deadline_ns;
+        flow->node.key = flow->deadline_ns;
+        flow->node.tie = scheduler->last_due_ns;
+        heap_add(&turn->hurried, &flow->node);
+        return;
+    }
+    flow->due_ns = due_ns;
+    scheduler->last_due_ns = due_ns;
     flow->next = NULL;
     flow->previous = turn->last;
     *(turn->last != NULL ? &turn->last->next : &turn->first) = flow;
@@ -181,20 +210,34 @@ static void append(struct scheduler *scheduler, struct scheduler_turn *turn, str
 
 static void take_out(struct scheduler_turn *turn, struct flow *flow)
 {
+    if (flow->is_hurried) {
+        heap_remove(&turn->hurried, &flow->node);
+        return;
+    }
     *(flow->next != NULL ? &flow->next->previous : &turn->last) = flow->previous;
     *(flow->previous != NULL ? &flow->previous->next : &turn->first) = flow->next;
 }
 
-/* At the end of its user's turns. */
+/* Its first flow may be another one. */
+static void note_first(struct heap *heap, struct scheduler_turn *turn)
+{
+    uint64_t due_ns = first_flow(turn)->due_ns;
+
+    if (turn->node.tie != due_ns) {
+        heap_change(heap, &turn->node, turn->node.key, due_ns);
+    }
+}
+
 static void link_flow(struct scheduler *scheduler, struct flow *flow)
 {
     struct scheduler_class *class = &scheduler->classes[flow->priority];
     struct scheduler_user *user = flow->user;
     uint32_t lane = lane_of(flow);
-    struct scheduler_turn *turn = &user->turns[flow->priority][lane];
+    struct scheduler_turn *turn = turn_for(flow);
 
     append(scheduler, turn, flow);
-    if (turn->first != flow) {
+    if (user->lanes[flow->priority] & LANE(lane)) {
+        note_first(&class->heaps[lane], turn);
         return;
     }
     if (user->n_turns++ == 0) {
@@ -202,7 +245,7 @@ static void link_flow(struct scheduler *scheduler, struct flow *flow)
         scheduler->n_users++;
     }
     turn->node.key = user->used_ns;
-    turn->node.tie = flow->number;
+    turn->node.tie = flow->due_ns;
     heap_add(&class->heaps[lane], &turn->node);
     class->lanes |= LANE(lane);
     user->lanes[flow->priority] |= LANE(lane);
@@ -212,11 +255,11 @@ static void unlink_flow(struct scheduler *scheduler, struct flow *flow)
 {
     struct scheduler_class *class = &scheduler->classes[flow->priority];
     uint32_t lane = lane_of(flow);
-    struct scheduler_turn *turn = &flow->user->turns[flow->priority][lane];
+    struct scheduler_turn *turn = turn_for(flow);
 
     take_out(turn, flow);
-    if (turn->first != NULL) {
-        heap_change(&class->heaps[lane], &turn->node, turn->node.key, turn->first->number);
+    if (first_flow(turn) != NULL) {
+        note_first(&class->heaps[lane], turn);
         return;
     }
     heap_remove(&class->heaps[lane], &turn->node);
@@ -227,11 +270,17 @@ static void unlink_flow(struct scheduler *scheduler, struct flow *flow)
     }
 }
 
-void scheduler_add(struct scheduler *scheduler, struct flow *flow)
+static void tell_time(struct scheduler *scheduler, uint64_t now_ns)
+{
+    scheduler->now_ns = MAX(scheduler->now_ns, now_ns);
+}
+
+void scheduler_add(struct scheduler *scheduler, struct flow *flow, uint64_t now_ns)
 {
     if (flow->is_queued) {
         return;
     }
+    tell_time(scheduler, now_ns);
     flow->is_queued = true;
     scheduler->classes[flow->priority].n_flows++;
     if (!flow->is_held) {
@@ -348,7 +397,7 @@ static struct flow *next_of_class(struct scheduler *scheduler, enum priority pri
 
     while (lanes != 0 && open != 0) {
         uint32_t lane = first_lane(class, lanes);
-        struct flow *flow = turn_of(class->heaps[lane].top)->first;
+        struct flow *flow = first_flow(turn_of(class->heaps[lane].top));
 
         if (choose_device(scheduler, flow, priority, free_devices(flow) & open,
                           &ret_place->device)) {
@@ -374,9 +423,12 @@ static uint32_t debtors(const struct scheduler *scheduler, enum priority priorit
     return set;
 }
 
-struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place)
+struct flow *scheduler_next(struct scheduler *scheduler, uint64_t now_ns,
+                            struct scheduler_place *ret_place)
 {
     struct flow *flow = NULL;
+
+    tell_time(scheduler, now_ns);
 
     for (enum priority priority = PRIORITY_BULK; priority > PRIORITY_URGENT && flow == NULL;
          priority--) {
@@ -439,10 +491,8 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
     if (flow->is_held) {
         unlink_flow(scheduler, flow);
     } else {
-        struct scheduler_turn *turn = &flow->user->turns[flow->priority][lane_of(flow)];
-
-        take_out(turn, flow);
-        append(scheduler, turn, flow);
+        take_out(turn_for(flow), flow);
+        append(scheduler, turn_for(flow), flow);
     }
     pay(scheduler, flow->user, cost_ns);
 }

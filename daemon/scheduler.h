@@ -1,9 +1,9 @@
 /*
  * Scheduler: which job's next chunk goes to which device next.
  *
- * A pure function of its queues and loads: no clock, no I/O, no lock, no allocation; a decision
- * costs O(log n).  A *flow* is a job that has work; it says what its next chunk is and which
- * devices may run it.  The policy:
+ * * A pure function of its queues, its loads and the time, which it is told (of any clock that does
+ * not go backwards): no clock, no I/O, no lock, no allocation; a decision costs O(log n).  A *flow*
+ * is a job that has work; it says what its next chunk is and which devices may run it.  The policy:
  *   1. urgent before normal before bulk, but of the device time that a device gives, normal has at
  *      least a tenth and bulk a twentieth while they want it: nobody starves.  What one of them is
  *      owed goes first; and where that does not help, because the worker prefers what is above it,
@@ -14,8 +14,10 @@
  *      what is behind them, up to SCHEDULER_CATCH_UP, was a gap between two requests.  Of what one
  *      had more than the others, in priorities that these did not use, up to SCHEDULER_MEMORY is
  *      remembered;
- *   3. within a uid the flows take turns, one chunk each: a job with a deep window gets no more
- *      than one with a shallow one;
+ * *   3. within a uid what is due first goes first.  A chunk is due SCHEDULER_DUE after it became
+ * its flow's next, or at the flow's deadline if that is sooner.  So flows whose deadlines are far,
+ *      or that have none, take turns, one chunk each: a job with a deep window gets no more than
+ *      one with a shallow one.  And a deadline takes nothing from other uids;
  *   4. device time is charged when a chunk is issued, as an estimate, and corrected by what the
  *      worker measured.  The estimate is the longer of its bytes over the link's rate and its
  *      records times what one took lately.  A job whose op was never measured has one chunk in
@@ -59,10 +61,14 @@ _Static_assert(LIMIT_DEVICES <= 32, "a device is a bit of a uint32_t");
 /* ... and what people take for a moment. */
 #define SCHEDULER_MEMORY UINT64_C(1000000000)
 
+/* What people wait for without a thought. */
+#define SCHEDULER_DUE UINT64_C(100000000)
+
 /* The flows of one uid, one priority and one lane. */
 struct scheduler_turn {
-    struct heap_node node; /* in its lane's heap while it has flows, by device time */
-    struct flow *first, *last;
+    struct heap_node node;     /* in its lane's heap while it has flows, by device time */
+    struct flow *first, *last; /* in the order in which they are due, ... */
+    struct heap hurried;       /* ... but for those with a deadline before that */
 };
 
 /* A uid.  All zero at first; it outlives its flows. */
@@ -85,6 +91,7 @@ struct flow {
     uint32_t devices; /* set of those that may run it */
     struct scheduler_user *user;
     struct scheduler_rate *rate;
+    uint64_t deadline_ns; /* 0: none.  Does not change while it is queued */
     /* Its next chunk; may change while it is queued. */
     uint64_t next_size;      /* bytes of the largest array */
     uint64_t next_link_size; /* bytes in or bytes out, whichever are more */
@@ -93,7 +100,9 @@ struct flow {
     bool is_queued;
     uint32_t measuring; /* devices that have its chunk while nobody knows what that costs ... */
     bool is_held;       /* ... all it may use: it is out of the way until one comes back */
-    uint64_t number;
+    bool is_hurried;
+    uint64_t due_ns;
+    struct heap_node node; /* if it is hurried, else: */
     struct flow *next;
     struct flow *previous;
 };
@@ -134,7 +143,8 @@ struct scheduler {
     uint32_t ready;   /* set of devices that take work */
     uint32_t n_users; /* that have flows */
     uint64_t used_ns; /* what the user had that went last */
-    uint64_t last_number;
+    uint64_t last_due_ns;
+    uint64_t now_ns; /* as it was told last */
 };
 
 void scheduler_init(struct scheduler *scheduler);
@@ -145,16 +155,17 @@ void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
 /* It takes none; what it has in flight comes back by scheduler_done(). */
 void scheduler_device_down(struct scheduler *scheduler, uint32_t device);
 
-/* The flow has work: queue it, at the end if it was not queued. */
-void scheduler_add(struct scheduler *scheduler, struct flow *flow);
+/* The flow has work: queue it, if it is not. */
+void scheduler_add(struct scheduler *scheduler, struct flow *flow, uint64_t now_ns);
 /* It has none. */
 void scheduler_remove(struct scheduler *scheduler, struct flow *flow);
 
 /* The flow whose chunk goes next, and where; or NULL.  No chunk is on the books until
  * scheduler_issued(). */
-struct flow *scheduler_next(struct scheduler *scheduler, struct scheduler_place *ret_place);
+struct flow *scheduler_next(struct scheduler *scheduler, uint64_t now_ns,
+                            struct scheduler_place *ret_place);
 
-/* Its next chunk went there: the user pays for it, and the flow goes to the end of its turns. */
+/* Its next chunk went there: the user pays for it, and the flow's next one is due anew. */
 void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
                       const struct scheduler_place *place, struct scheduler_charge *ret_charge);
 /* A chunk came back from its device, for which it cost so much; 0: nobody knows.  The flow is there

@@ -27,12 +27,12 @@ static void dispatch(struct server *server)
 {
     struct scheduler_place place;
     struct flow *flow;
+    uint64_t now = now_ns();
 
-    while ((flow = scheduler_next(&server->scheduler, &place)) != NULL) {
+    while ((flow = scheduler_next(&server->scheduler, now, &place)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
-        /* Nobody else needs the clock. */
-        if (job->deadline_at_ns != 0 && job_is_late(job, now_ns())) {
+        if (job_is_late(job, now)) {
             job_expire(job);
             job_settle(job);
         } else if (job_issue(job, &place) < 0) {

@@ -67,7 +67,7 @@ static void set_up(struct rig *rig, const struct shape *shape)
             .next_records = 1000,
             .next_size = CHUNK_LEAST + sizes[i % ARRAY_SIZE(sizes)] % (4u << 20),
         };
-        scheduler_add(&rig->scheduler, flow);
+        scheduler_add(&rig->scheduler, flow, 0);
     }
 }
 
@@ -77,7 +77,7 @@ static struct flow *decide(struct rig *rig, const struct shape *shape,
 {
     struct flow *flow;
 
-    while ((flow = scheduler_next(&rig->scheduler, ret_place)) == NULL ||
+    while ((flow = scheduler_next(&rig->scheduler, 0, ret_place)) == NULL ||
            rig->last - rig->first == IN_FLIGHT_MAX) {
         uint32_t at = shape->is_pinned ? --rig->last : rig->first++;
 
@@ -98,7 +98,7 @@ static double time_round(struct rig *rig, const struct shape *shape, uint32_t n_
                          &rig->in_flight[rig->last++ % IN_FLIGHT_MAX]);
         if (shape->is_run) {
             scheduler_remove(&rig->scheduler, flow);
-            scheduler_add(&rig->scheduler, flow);
+            scheduler_add(&rig->scheduler, flow, 0);
         }
     }
     return (double)(now_ns() - start_ns) / n_decisions;

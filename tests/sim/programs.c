@@ -30,10 +30,16 @@ static void settle(struct sim_program *program)
         scheduler_remove(scheduler, &program->flow);
         return;
     }
+    /* Each push counts as a run, with a deadline of its own. */
+    if (program->group->deadline_ns != 0) {
+        scheduler_remove(scheduler, &program->flow);
+        program->flow.deadline_ns =
+            push_at(program, program->next)->arrival_ns + program->group->deadline_ns;
+    }
     program->flow.next_size = next_size(program);
     program->flow.next_link_size = program->flow.next_size;
     program->flow.next_records = (uint32_t)(program->flow.next_size / SIM_RECORD + 1);
-    scheduler_add(scheduler, &program->flow);
+    scheduler_add(scheduler, &program->flow, program->sim->now_ns);
 }
 
 static void send_push(struct sim *sim, void *arg, void *unused)

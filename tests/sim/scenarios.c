@@ -64,6 +64,19 @@ static const char *check_shares(const struct sim_plan *plan, const struct sim_re
     return NULL;
 }
 
+/* None of group 0 was late. */
+static const char *check_in_time(const struct sim_plan *plan, const struct sim_results *results,
+                                 const struct sim_results *without)
+{
+    const struct sim_result *result = &results->groups[0];
+
+    (void)plan;
+    (void)without;
+    return result->n_pushes == 0 || result->n_late > 0
+               ? FAILED("%lu of %lu were late", result->n_late, result->n_pushes)
+               : NULL;
+}
+
 /* Bulk, group 1, keeps 0.97 of what it has without the urgent jobs. */
 static const char *check_kept(const struct sim_plan *plan, const struct sim_results *results,
                               const struct sim_results *without)
@@ -114,6 +127,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .groups = {{"10 ms, 100/s", 1, 1, PRIORITY_NORMAL, 1 * MIB, 0, 100, 20 * US,
                              10 * MS},
                             {"others", 1, 60, PRIORITY_NORMAL, 8 * MIB, 8, 0, 80 * US, 0}}},
+        .check = check_in_time,
     },
     {
         .name = "hog",

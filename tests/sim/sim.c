@@ -102,7 +102,7 @@ static void dispatch(struct sim *sim)
     struct scheduler_place place;
     struct flow *flow;
 
-    while ((flow = scheduler_next(&sim->scheduler, &place)) != NULL) {
+    while ((flow = scheduler_next(&sim->scheduler, sim->now_ns, &place)) != NULL) {
         struct sim_work *work = make_work(sim);
 
         work->priority = place.priority;

@@ -15,6 +15,7 @@ static struct scheduler_user users[200];
 static struct scheduler_rate rate;
 static struct scheduler_charge charges[8 * WORK_ENTRIES]; /* in flight */
 static size_t n_charges;
+static uint64_t at_ns;
 
 static struct scheduler make(void)
 {
@@ -23,6 +24,7 @@ static struct scheduler make(void)
     memset(users, 0, sizeof(users));
     rate = (struct scheduler_rate){.is_known = true};
     n_charges = 0;
+    at_ns = 0;
     scheduler_init(&scheduler);
     scheduler_device_up(&scheduler, 0, &four_chunks);
     return scheduler;
@@ -42,7 +44,7 @@ static struct flow flow_of(enum priority priority, uint64_t next_size)
 static struct flow *next_of(struct scheduler *scheduler)
 {
     struct scheduler_place place = {.device = UINT32_MAX};
-    struct flow *flow = scheduler_next(scheduler, &place);
+    struct flow *flow = scheduler_next(scheduler, at_ns, &place);
 
     CHECK_EQ(place.device, flow != NULL ? 0 : UINT32_MAX);
     return flow;
@@ -77,7 +79,7 @@ static void done(struct scheduler *scheduler, enum priority priority, uint32_t d
 static struct flow *step(struct scheduler *scheduler)
 {
     struct scheduler_place place;
-    struct flow *flow = scheduler_next(scheduler, &place);
+    struct flow *flow = scheduler_next(scheduler, at_ns, &place);
 
     if (flow != NULL) {
         issue(scheduler, flow, &place);
@@ -100,9 +102,9 @@ static void test_urgent_then_normal_then_bulk(void)
     struct flow normal = flow_of(PRIORITY_NORMAL, MIB);
     struct flow urgent = flow_of(PRIORITY_URGENT, MIB);
 
-    scheduler_add(&scheduler, &bulk);
-    scheduler_add(&scheduler, &normal);
-    scheduler_add(&scheduler, &urgent);
+    scheduler_add(&scheduler, &bulk, at_ns);
+    scheduler_add(&scheduler, &normal, at_ns);
+    scheduler_add(&scheduler, &urgent, at_ns);
     CHECK(next_of(&scheduler) == &urgent);
     scheduler_remove(&scheduler, &urgent);
     CHECK(next_of(&scheduler) == &normal);
@@ -134,7 +136,7 @@ static void test_how_much_is_let_in(void)
         struct flow flow = flow_of(cases[i].priority, cases[i].size);
         unsigned n = 0;
 
-        scheduler_add(&scheduler, &flow);
+        scheduler_add(&scheduler, &flow, at_ns);
         while (n < 2 * WORK_ENTRIES && step(&scheduler) != NULL) {
             n++;
         }
@@ -152,10 +154,10 @@ static void test_urgent_passes_bulk_that_is_held_back(void)
     struct flow bulk = flow_of(PRIORITY_BULK, 4 * MIB);
     struct flow urgent = flow_of(PRIORITY_URGENT, 4096);
 
-    scheduler_add(&scheduler, &bulk);
+    scheduler_add(&scheduler, &bulk, at_ns);
     while (step(&scheduler) != NULL) {
     }
-    scheduler_add(&scheduler, &urgent);
+    scheduler_add(&scheduler, &urgent, at_ns);
     CHECK(step(&scheduler) == &urgent);
 }
 
@@ -167,9 +169,9 @@ static void test_the_first_in_turn_is_waited_for(void)
     struct flow second = flow_of(PRIORITY_BULK, 12 * MIB);
     struct flow small = flow_of(PRIORITY_BULK, MIB);
 
-    scheduler_add(&scheduler, &first);
-    scheduler_add(&scheduler, &second);
-    scheduler_add(&scheduler, &small);
+    scheduler_add(&scheduler, &first, at_ns);
+    scheduler_add(&scheduler, &second, at_ns);
+    scheduler_add(&scheduler, &small, at_ns);
     CHECK(step(&scheduler) == &first);
     CHECK(next_of(&scheduler) == NULL);
     done(&scheduler, PRIORITY_BULK, 0, 12 * MIB);
@@ -187,7 +189,7 @@ static void test_flows_take_turns(void)
 
     for (unsigned i = 0; i < N_FLOWS; i++) {
         flows[i] = flow_of(PRIORITY_BULK, 1 + random_below(16 * MIB));
-        scheduler_add(&scheduler, &flows[i]);
+        scheduler_add(&scheduler, &flows[i], at_ns);
     }
     for (unsigned i = 0; i < N_FLOWS * N_ROUNDS; i++) {
         struct flow *flow = step(&scheduler);
@@ -220,7 +222,7 @@ static void test_books_balance(void)
         switch (random_below(4)) {
         case 0:
             flow->next_size = 1 + random_below(16 * MIB);
-            scheduler_add(&scheduler, flow);
+            scheduler_add(&scheduler, flow, at_ns);
             break;
         case 1:
             scheduler_remove(&scheduler, flow);
@@ -259,16 +261,16 @@ static void test_large_urgent_work_goes_ahead_of_bulk(void)
     struct flow large = flow_of(PRIORITY_URGENT, 4 * MIB);
     struct flow small = flow_of(PRIORITY_URGENT, SCHEDULER_SMALL);
 
-    scheduler_add(&scheduler, &bulk);
+    scheduler_add(&scheduler, &bulk, at_ns);
     CHECK(step(&scheduler) == &bulk);
     done(&scheduler, PRIORITY_BULK, 0, 4 * MIB); /* so it is owed nothing for a while */
-    scheduler_add(&scheduler, &large);
+    scheduler_add(&scheduler, &large, at_ns);
     for (unsigned i = 0; i < 4; i++) {
         CHECK(step(&scheduler) == &large);
     }
     CHECK(step(&scheduler) == NULL);
     scheduler_remove(&scheduler, &large);
-    scheduler_add(&scheduler, &small);
+    scheduler_add(&scheduler, &small, at_ns);
     CHECK(step(&scheduler) == NULL); /* nor does a small one overtake those of its own priority */
     for (unsigned i = 0; i < 4; i++) {
         done(&scheduler, PRIORITY_URGENT, 0, 4 * MIB);
@@ -305,7 +307,7 @@ static void test_nobody_starves(void)
 
     for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
         flows[priority] = flow_of(priority, 4096);
-        scheduler_add(&scheduler, &flows[priority]);
+        scheduler_add(&scheduler, &flows[priority], at_ns);
     }
     while (step(&scheduler) != NULL) {
     }
@@ -333,10 +335,10 @@ static void test_who_is_owed_holds_nobody_up_for_ever(void)
     struct flow bulk = flow_of(PRIORITY_BULK, 4 * MIB);
     struct flow urgent = flow_of(PRIORITY_URGENT, 4096);
 
-    scheduler_add(&scheduler, &bulk);
+    scheduler_add(&scheduler, &bulk, at_ns);
     CHECK(step(&scheduler) == &bulk);
     scheduler_remove(&scheduler, &bulk);
-    scheduler_add(&scheduler, &urgent);
+    scheduler_add(&scheduler, &urgent, at_ns);
     for (unsigned i = 0; i < 1000; i++) {
         CHECK(step(&scheduler) == &urgent);
         scheduler_done(&scheduler, &charges[--n_charges], 100000);
@@ -360,7 +362,7 @@ static void test_users_have_equal_device_time(void)
     for (unsigned i = 0; i < N_FLOWS; i++) {
         flows[i] = flow_of(PRIORITY_BULK, MIB + random_below(4 * MIB));
         flows[i].user = &users[i == 0 ? 0 : 1];
-        scheduler_add(&scheduler, &flows[i]);
+        scheduler_add(&scheduler, &flows[i], at_ns);
     }
     for (unsigned i = 0; i < N_CHUNKS; i++) {
         struct flow *flow = step(&scheduler);
@@ -382,9 +384,9 @@ static void test_device_time_counts_across_priorities(void)
     struct flow other = flow_of(PRIORITY_NORMAL, 4 * MIB);
 
     other.user = &users[1];
-    scheduler_add(&scheduler, &urgent);
-    scheduler_add(&scheduler, &normal);
-    scheduler_add(&scheduler, &other);
+    scheduler_add(&scheduler, &urgent, at_ns);
+    scheduler_add(&scheduler, &normal, at_ns);
+    scheduler_add(&scheduler, &other, at_ns);
     CHECK(step(&scheduler) == &urgent);
     scheduler_remove(&scheduler, &urgent);
     done(&scheduler, PRIORITY_URGENT, 0, 8 * MIB);
@@ -402,12 +404,12 @@ static void test_who_was_away_has_saved_nothing(void)
     unsigned n = 0;
 
     other.user = &users[1];
-    scheduler_add(&scheduler, &one);
+    scheduler_add(&scheduler, &one, at_ns);
     for (unsigned i = 0; i < 1000; i++) {
         CHECK(step(&scheduler) == &one);
         done(&scheduler, PRIORITY_NORMAL, 0, 4 * MIB);
     }
-    scheduler_add(&scheduler, &other);
+    scheduler_add(&scheduler, &other, at_ns);
     while (step(&scheduler) == &other) {
         done(&scheduler, PRIORITY_NORMAL, 0, 4 * MIB);
         n++;
@@ -425,7 +427,7 @@ static void test_the_least_served_goes_first(void)
     for (unsigned i = 0; i < N_USERS; i++) {
         flows[i] = flow_of(PRIORITY_NORMAL, 4096);
         flows[i].user = &users[i];
-        scheduler_add(&scheduler, &flows[i]);
+        scheduler_add(&scheduler, &flows[i], at_ns);
     }
     for (unsigned i = 0; i < N_STEPS; i++) {
         struct flow *flow = next_of(&scheduler);
@@ -437,12 +439,12 @@ static void test_the_least_served_goes_first(void)
         scheduler_done(&scheduler, &charges[--n_charges], 1 + random_below(200000));
         flow = &flows[random_below(N_USERS)];
         if (random_below(2) == 0) {
-            scheduler_add(&scheduler, flow);
+            scheduler_add(&scheduler, flow, at_ns);
         } else {
             scheduler_remove(&scheduler, flow);
         }
-        scheduler_add(&scheduler, &flows[random_below(N_USERS)]);
-        scheduler_add(&scheduler, &flows[0]);
+        scheduler_add(&scheduler, &flows[random_below(N_USERS)], at_ns);
+        scheduler_add(&scheduler, &flows[0], at_ns);
     }
 }
 
@@ -454,13 +456,13 @@ static void test_an_unknown_op_is_measured_first(void)
 
     rate.is_known = false;
     flow.next_records = 10;
-    scheduler_add(&scheduler, &flow);
+    scheduler_add(&scheduler, &flow, at_ns);
     CHECK(step(&scheduler) == &flow);
     CHECK(step(&scheduler) == NULL);
     scheduler_done(&scheduler, &charges[--n_charges], 0); /* it failed */
     CHECK(step(&scheduler) == &flow);
     scheduler_remove(&scheduler, &flow);
-    scheduler_add(&scheduler, &flow);
+    scheduler_add(&scheduler, &flow, at_ns);
     CHECK(step(&scheduler) == NULL);
     scheduler_done(&scheduler, &charges[--n_charges], 70000);
     CHECK(step(&scheduler) == &flow);
@@ -476,12 +478,97 @@ static void test_a_held_flow_is_removed(void)
 
     rate.is_known = false;
     flow.next_records = 10;
-    scheduler_add(&scheduler, &flow);
+    scheduler_add(&scheduler, &flow, at_ns);
     CHECK(step(&scheduler) == &flow);
     scheduler_remove(&scheduler, &flow);
     CHECK_EQ(scheduler.classes[PRIORITY_BULK].n_flows, 0);
     scheduler_done(&scheduler, &charges[--n_charges], 70000);
     CHECK(step(&scheduler) == NULL);
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------ */
+
+/* Of one user's flows: those in a hurry by deadline, the others in turn. */
+static void test_what_is_due_first_goes_first(void)
+{
+    struct scheduler scheduler = make();
+    struct flow none = flow_of(PRIORITY_NORMAL, 4096);
+    struct flow far = flow_of(PRIORITY_NORMAL, 4096);
+    struct flow near = flow_of(PRIORITY_NORMAL, 4096);
+    struct flow nearer = flow_of(PRIORITY_NORMAL, 4096);
+
+    far.deadline_ns = 10 * SCHEDULER_DUE;
+    near.deadline_ns = SCHEDULER_DUE / 2;
+    nearer.deadline_ns = SCHEDULER_DUE / 3;
+    scheduler_add(&scheduler, &none, at_ns);
+    scheduler_add(&scheduler, &far, at_ns);
+    scheduler_add(&scheduler, &near, at_ns);
+    scheduler_add(&scheduler, &nearer, at_ns);
+    CHECK(step(&scheduler) == &nearer);
+    CHECK(step(&scheduler) == &nearer);
+    scheduler_remove(&scheduler, &nearer);
+    CHECK(step(&scheduler) == &near);
+    scheduler_remove(&scheduler, &near);
+    CHECK(step(&scheduler) == &none); /* a far deadline is no worse than none */
+    CHECK(step(&scheduler) == &far);
+    CHECK(step(&scheduler) == &none);
+    at_ns = 9 * SCHEDULER_DUE + 2;
+    CHECK(step(&scheduler) == &far);
+    CHECK(step(&scheduler) == &none); /* long due */
+    CHECK(step(&scheduler) == &far);  /* now it is near */
+    CHECK(step(&scheduler) == &far);
+}
+
+/* Nobody waits for ever behind others' deadlines: what is due is due. */
+static void test_a_flow_without_deadline_has_its_turn(void)
+{
+    struct scheduler scheduler = make();
+    struct flow none = flow_of(PRIORITY_NORMAL, 4096);
+    struct flow hasty = flow_of(PRIORITY_NORMAL, 4096);
+    unsigned n = 0;
+
+    scheduler_add(&scheduler, &none, at_ns);
+    for (bool is_over = false; !is_over; n++) {
+        hasty.deadline_ns = at_ns + 1000000;
+        scheduler_add(&scheduler, &hasty, at_ns);
+        is_over = step(&scheduler) == &none;
+        scheduler_remove(&scheduler, &hasty);
+        done(&scheduler, PRIORITY_NORMAL, 0, 4096);
+        at_ns += 1000000;
+    }
+    CHECK_EQ(n, SCHEDULER_DUE / 1000000);
+}
+
+/* Hundreds of flows with random deadlines, at random times: always the one that is due first. */
+static void test_random_deadlines(void)
+{
+    enum { N_FLOWS = 300, N_STEPS = 5000 };
+    struct scheduler scheduler = make();
+    static struct flow flows[N_FLOWS];
+
+    for (unsigned i = 0; i < N_FLOWS; i++) {
+        flows[i] = flow_of(PRIORITY_NORMAL, 4096);
+    }
+    for (unsigned i = 0; i < N_STEPS; i++) {
+        struct flow *flow = &flows[random_below(N_FLOWS)];
+
+        at_ns += random_below(2000000);
+        scheduler_remove(&scheduler, flow);
+        if (random_below(3) > 0) {
+            flow->deadline_ns = random_below(2) * (at_ns + random_below(2 * SCHEDULER_DUE));
+            scheduler_add(&scheduler, flow, at_ns);
+        }
+        flow = next_of(&scheduler);
+        for (unsigned k = 0; k < N_FLOWS; k++) {
+            CHECK(!flows[k].is_queued || (flow != NULL && flow->due_ns <= flows[k].due_ns));
+        }
+        if (flow != NULL && random_below(2) == 0) {
+            CHECK(step(&scheduler) == flow);
+            CHECK_LE(flow->due_ns, at_ns + SCHEDULER_DUE + N_STEPS);
+            CHECK(flow->deadline_ns == 0 || flow->due_ns <= flow->deadline_ns);
+            done(&scheduler, PRIORITY_NORMAL, 0, 4096);
+        }
+    }
 }
 
 /* ---- several devices ------------------------------------------------------------------------ */
@@ -490,7 +577,7 @@ static void test_a_held_flow_is_removed(void)
 static int place(struct scheduler *scheduler)
 {
     struct scheduler_place place;
-    struct flow *flow = scheduler_next(scheduler, &place);
+    struct flow *flow = scheduler_next(scheduler, at_ns, &place);
 
     if (flow == NULL) {
         return -1;
@@ -507,13 +594,13 @@ static void test_the_least_loaded_device_gets_it(void)
 
     scheduler_device_up(&scheduler, 5, &four_chunks);
     scheduler_device_up(&scheduler, 31, &four_chunks);
-    scheduler_add(&scheduler, &bulk);
+    scheduler_add(&scheduler, &bulk, at_ns);
     CHECK_EQ(place(&scheduler), 0);
     CHECK_EQ(place(&scheduler), 5);
     CHECK_EQ(place(&scheduler), 31);
     CHECK_EQ(place(&scheduler), 0);
     done(&scheduler, PRIORITY_BULK, 31, 3 * MIB);
-    scheduler_add(&scheduler, &urgent); /* counts what other priorities have there */
+    scheduler_add(&scheduler, &urgent, at_ns); /* counts what other priorities have there */
     CHECK_EQ(place(&scheduler), 31);
 }
 
@@ -527,7 +614,7 @@ static void test_a_flow_fills_all_devices(void)
     int device;
 
     scheduler_device_up(&scheduler, 1, &two_chunks);
-    scheduler_add(&scheduler, &flow);
+    scheduler_add(&scheduler, &flow, at_ns);
     while ((device = place(&scheduler)) >= 0) {
         n[device]++;
     }
@@ -547,9 +634,9 @@ static void test_a_flow_of_one_device_waits_for_it(void)
 
     first.devices = second.devices = SCHEDULER_DEVICE(0);
     scheduler_device_up(&scheduler, 1, &four_chunks);
-    scheduler_add(&scheduler, &first);
-    scheduler_add(&scheduler, &second);
-    scheduler_add(&scheduler, &other);
+    scheduler_add(&scheduler, &first, at_ns);
+    scheduler_add(&scheduler, &second, at_ns);
+    scheduler_add(&scheduler, &other, at_ns);
     CHECK_EQ(place(&scheduler), 0);
     CHECK_EQ(place(&scheduler), 1); /* of `other`: the two before it do not hold it up */
     CHECK_EQ(place(&scheduler), -1);
@@ -567,11 +654,11 @@ static void test_nobody_overtakes_for_being_small(void)
 
     filler.devices = large.devices = SCHEDULER_DEVICE(0);
     scheduler_device_up(&scheduler, 1, &four_chunks);
-    scheduler_add(&scheduler, &filler);
+    scheduler_add(&scheduler, &filler, at_ns);
     CHECK_EQ(place(&scheduler), 0);
     scheduler_remove(&scheduler, &filler);
-    scheduler_add(&scheduler, &large);
-    scheduler_add(&scheduler, &small);
+    scheduler_add(&scheduler, &large, at_ns);
+    scheduler_add(&scheduler, &small, at_ns);
     for (unsigned i = 0; i < 4; i++) {
         CHECK_EQ(place(&scheduler), 1); /* though device 0 would have room for `small` */
     }
@@ -588,11 +675,11 @@ static void test_a_device_that_is_down_gets_nothing(void)
 
     pinned.devices = SCHEDULER_DEVICE(1);
     scheduler_device_up(&scheduler, 1, &four_chunks);
-    scheduler_add(&scheduler, &any);
+    scheduler_add(&scheduler, &any, at_ns);
     CHECK_EQ(place(&scheduler), 0);
     CHECK_EQ(place(&scheduler), 1);
     scheduler_device_down(&scheduler, 1);
-    scheduler_add(&scheduler, &pinned);
+    scheduler_add(&scheduler, &pinned, at_ns);
     for (unsigned i = 0; i < 4; i++) {
         CHECK_EQ(place(&scheduler), 0);
     }
@@ -600,7 +687,7 @@ static void test_a_device_that_is_down_gets_nothing(void)
     scheduler_device_down(&scheduler, 0);
     CHECK_EQ(place(&scheduler), -1);
     scheduler_device_up(&scheduler, 1, &four_chunks);
-    CHECK(scheduler_next(&scheduler, &(struct scheduler_place){0}) == &pinned);
+    CHECK(scheduler_next(&scheduler, at_ns, &(struct scheduler_place){0}) == &pinned);
     CHECK_EQ(place(&scheduler), 1);
 }
 
@@ -621,11 +708,11 @@ static void test_random_days_with_several_devices(void)
         flows[i].devices = (uint32_t)random_below(2) == 0
                                ? SCHEDULER_ANY_DEVICE
                                : SCHEDULER_DEVICE((uint32_t)random_below(N_DEVICES));
-        scheduler_add(&scheduler, &flows[i]);
+        scheduler_add(&scheduler, &flows[i], at_ns);
     }
     for (unsigned i = 0; i < N_STEPS; i++) {
         struct scheduler_place place;
-        struct flow *flow = scheduler_next(&scheduler, &place);
+        struct flow *flow = scheduler_next(&scheduler, at_ns, &place);
 
         if (flow != NULL && random_below(3) > 0) {
             const struct scheduler_load *load = &scheduler.loads[place.device][PRIORITY_BULK];
@@ -646,18 +733,22 @@ static void test_random_days_with_several_devices(void)
     }
 }
 
-CHECK_MAIN(
-    CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_then_bulk),
-    CHECK_TEST(test_how_much_is_let_in), CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
-    CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
-    CHECK_TEST(test_books_balance), CHECK_TEST(test_large_urgent_work_goes_ahead_of_bulk),
-    CHECK_TEST(test_nobody_starves), CHECK_TEST(test_who_is_owed_holds_nobody_up_for_ever),
-    CHECK_TEST(test_users_have_equal_device_time),
-    CHECK_TEST(test_device_time_counts_across_priorities),
-    CHECK_TEST(test_who_was_away_has_saved_nothing), CHECK_TEST(test_the_least_served_goes_first),
-    CHECK_TEST(test_an_unknown_op_is_measured_first), CHECK_TEST(test_a_held_flow_is_removed),
-    CHECK_TEST(test_the_least_loaded_device_gets_it), CHECK_TEST(test_a_flow_fills_all_devices),
-    CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
-    CHECK_TEST(test_nobody_overtakes_for_being_small),
-    CHECK_TEST(test_a_device_that_is_down_gets_nothing),
-    CHECK_TEST(test_random_days_with_several_devices))
+CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_then_bulk),
+           CHECK_TEST(test_how_much_is_let_in),
+           CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
+           CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
+           CHECK_TEST(test_books_balance), CHECK_TEST(test_large_urgent_work_goes_ahead_of_bulk),
+           CHECK_TEST(test_nobody_starves), CHECK_TEST(test_who_is_owed_holds_nobody_up_for_ever),
+           CHECK_TEST(test_users_have_equal_device_time),
+           CHECK_TEST(test_device_time_counts_across_priorities),
+           CHECK_TEST(test_who_was_away_has_saved_nothing),
+           CHECK_TEST(test_the_least_served_goes_first),
+           CHECK_TEST(test_an_unknown_op_is_measured_first),
+           CHECK_TEST(test_a_held_flow_is_removed), CHECK_TEST(test_what_is_due_first_goes_first),
+           CHECK_TEST(test_a_flow_without_deadline_has_its_turn), CHECK_TEST(test_random_deadlines),
+           CHECK_TEST(test_the_least_loaded_device_gets_it),
+           CHECK_TEST(test_a_flow_fills_all_devices),
+           CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
+           CHECK_TEST(test_nobody_overtakes_for_being_small),
+           CHECK_TEST(test_a_device_that_is_down_gets_nothing),
+           CHECK_TEST(test_random_days_with_several_devices))
