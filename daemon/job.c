@@ -331,6 +331,7 @@ void job_accept(struct job *job, struct push *push)
     push->n_released = 0;
     push->n_chunks = 0;
     push->devices = 0;
+    push->ran_as = job->flow.priority;
     push->n_merged = 0;
     free(STEAL(push->failure));
     push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
@@ -468,7 +469,7 @@ static void answer_pushes(struct job *job)
 
 static void answer_refused(struct job *job)
 {
-    job->refused = (struct push){.job = job, .seq = job->n_pushed++};
+    job->refused = (struct push){.job = job, .seq = job->n_pushed++, .ran_as = job->flow.priority};
     job->n_done++;
     job_answer_push(job, &job->refused, &job->failure);
 }

@@ -91,7 +91,7 @@ static void describe_work(const struct job *job, const struct push *push,
 {
     const struct devices *devices = &job->server->devices;
 
-    *ret_by = (struct msg_done_by){.priority = job->flow.priority};
+    *ret_by = (struct msg_done_by){.priority = push->ran_as};
     strcpy(ret_by->path, job->prepared->is_in_rings ? "ring" : "inline");
     strcpy(ret_by->backend,
            devices->backend); /* for each answer: printf() takes ten times as long */

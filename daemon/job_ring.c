@@ -428,7 +428,7 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
         .status = (uint16_t)(failure != NULL ? failure->status : STATUS_OK),
         .n_records = (uint32_t)push->n_records,
         .devices = push->devices,
-        .priority = (uint8_t)job->flow.priority,
+        .priority = (uint8_t)push->ran_as,
         .has_timing = job->prepared->wants_timing,
     };
 

@@ -138,6 +138,7 @@ static int submit(struct job *job, const struct scheduler_place *place, struct w
     if (push != NULL) {
         push->n_chunks++;
         push->devices |= SCHEDULER_DEVICE(place->device);
+        push->ran_as = MAX(push->ran_as, place->priority);
     }
     job->server->stats.chunks_in_flight++;
     scheduler_issued(&job->server->scheduler, &job->flow, place, &chunk->charge);

@@ -66,6 +66,7 @@ struct push {
     uint64_t n_released;     /* records handed to devices so far */
     uint32_t n_chunks;       /* at devices now */
     uint32_t devices;        /* set of those that had some */
+    enum priority ran_as;    /* the lowest that any of them ran as */
     uint32_t n_merged;       /* reduce: pieces whose partials are folded */
     struct failure *failure; /* why it failed, if it did; its own */
 

@@ -1,13 +1,10 @@
 /*
- * * Scheduler: for each priority a heap of users, by the device time that they had; for each user a
- * list of flows in the order in which they are due, which is that of their coming, and a heap of
- * those that are due before their turn; and what each device has in flight of each priority.
- *
- * A flow that only one device may run lies in that device's lane, so that it is not in the way of
- * others while the device is full: a decision looks at the first of each lane.
+ * Scheduler: what each device has in flight of each priority, may have and owes, and what a chunk
+ * costs.  Who is first among those that wait: scheduler_turns.c.
  */
 #include "daemon/scheduler.h"
 
+#include "daemon/scheduler_turns.h"
 #include "proto/queue.h"
 #include "proto/util.h"
 
@@ -38,13 +35,8 @@ static const int64_t shares[PRIORITY_COUNT] = {0, 120, 55};
 #define LINK_SPEED 50
 /* No chunk is for nothing: about what a launch costs. */
 #define COST_LEAST_NS UINT64_C(1000)
-/* Corrections wait for the next charge up to here, half a chunk of 4 MiB: it saves a change of the
- * heaps for each chunk.  Not tuned. */
-#define CORRECTION_MOST_NS 40000
 /* Weight of the newest measurement: follows a change within some ten chunks.  Not tuned. */
 #define RATE_WEIGHT 0.125
-
-#define LANE(i) (UINT64_C(1) << (i))
 
 void scheduler_init(struct scheduler *scheduler)
 {
@@ -64,6 +56,7 @@ void scheduler_device_up(struct scheduler *scheduler, uint32_t device,
     loads[PRIORITY_NORMAL].bytes_max = n_bytes;
     loads[PRIORITY_BULK].chunks_max = MIN(n_chunks, WORK_ENTRIES);
     loads[PRIORITY_BULK].bytes_max = n_bytes;
+    scheduler->capacity[device] = MAX(caps->n_threads, 1u);
     scheduler->ready |= SCHEDULER_DEVICE(device);
 }
 
@@ -72,203 +65,7 @@ void scheduler_device_down(struct scheduler *scheduler, uint32_t device)
     scheduler->ready &= ~SCHEDULER_DEVICE(device);
 }
 
-/* ---- users ---------------------------------------------------------------------------------- */
-
-static struct scheduler_turn *turn_of(struct heap_node *node)
-{
-    return CONTAINER_OF(node, struct scheduler_turn, node);
-}
-
-/* Of these lanes the one whose user had the least; lanes is not empty. */
-static uint32_t first_lane(const struct scheduler_class *class, uint64_t lanes)
-{
-    uint32_t best = (uint32_t)__builtin_ctzll(lanes);
-
-    while ((lanes &= lanes - 1) != 0) {
-        uint32_t lane = (uint32_t)__builtin_ctzll(lanes);
-
-        if (heap_is_before(class->heaps[lane].top, class->heaps[best].top)) {
-            best = lane;
-        }
-    }
-    return best;
-}
-
-/* The least device time that a user of this class had; it has some. */
-static uint64_t least_of(const struct scheduler_class *class)
-{
-    return class->heaps[first_lane(class, class->lanes)].top->key;
-}
-
-static uint64_t least_of_all(const struct scheduler *scheduler)
-{
-    uint64_t least = UINT64_MAX;
-
-    if (scheduler->n_users == 0) {
-        return scheduler->used_ns;
-    }
-    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
-        if (scheduler->classes[priority].lanes != 0) {
-            least = MIN(least, least_of(&scheduler->classes[priority]));
-        }
-    }
-    return least;
-}
-
-/* A user that had no flows has one of this priority: it joins where the others are. */
-static void join(struct scheduler *scheduler, struct scheduler_user *user, enum priority priority)
-{
-    const struct scheduler_class *class = &scheduler->classes[priority];
-    uint64_t least = class->lanes != 0 ? least_of(class) : least_of_all(scheduler);
-
-    if (user->used_ns + SCHEDULER_CATCH_UP < least) {
-        user->used_ns = least - SCHEDULER_CATCH_UP;
-    }
-}
-
-/* NULL: it has none. */
-static struct flow *first_flow(const struct scheduler_turn *turn)
-{
-    struct heap_node *top = turn->hurried.top;
-
-    if (top != NULL && (turn->first == NULL || top->key < turn->first->due_ns)) {
-        return CONTAINER_OF(top, struct flow, node);
-    }
-    return turn->first;
-}
-
-/* Its device time, or the first of its flows, changed. */
-static void change_keys(struct scheduler *scheduler, struct scheduler_user *user)
-{
-    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
-        for (uint64_t lanes = user->lanes[priority]; lanes != 0; lanes &= lanes - 1) {
-            uint32_t lane = (uint32_t)__builtin_ctzll(lanes);
-            struct scheduler_turn *turn = &user->turns[priority][lane];
-
-            heap_change(&scheduler->classes[priority].heaps[lane], &turn->node, user->used_ns,
-                        first_flow(turn)->due_ns);
-        }
-    }
-}
-
-/* What was too little or too much counts now. */
-static void settle(struct scheduler_user *user)
-{
-    if (user->correction_ns < 0) {
-        user->used_ns -= MIN(user->used_ns, (uint64_t)-user->correction_ns);
-    } else {
-        user->used_ns += (uint64_t)user->correction_ns;
-    }
-    user->correction_ns = 0;
-}
-
-static void pay(struct scheduler *scheduler, struct scheduler_user *user, uint64_t cost_ns)
-{
-    scheduler->used_ns = user->used_ns;
-    if (scheduler->n_users > 1) {
-        user->used_ns = MIN(user->used_ns, least_of_all(scheduler) + SCHEDULER_MEMORY);
-    }
-    settle(user);
-    user->used_ns += cost_ns;
-    change_keys(scheduler, user);
-}
-
 /* ---- flows ---------------------------------------------------------------------------------- */
-
-static uint32_t lane_of(const struct flow *flow)
-{
-    bool is_one = (flow->devices & (flow->devices - 1)) == 0 && flow->devices != 0;
-
-    return is_one ? 1 + (uint32_t)__builtin_ctz(flow->devices) : 0;
-}
-
-static struct scheduler_turn *turn_for(const struct flow *flow)
-{
-    return &flow->user->turns[flow->priority][lane_of(flow)];
-}
-
-/* When is its next chunk due?  Those of the list are due one after the other, if only by a ns. */
-static void append(struct scheduler *scheduler, struct scheduler_turn *turn, struct flow *flow)
-{
-    uint64_t due_ns = MAX(scheduler->now_ns + SCHEDULER_DUE, scheduler->last_due_ns + 1);
-
-    flow->is_hurried = flow->deadline_ns != 0 && flow->deadline_ns < due_ns;
-    if (flow->is_hurried) {
-        flow->due_ns = flow->deadline_ns;
-        flow->node.key = flow->deadline_ns;
-        flow->node.tie = scheduler->last_due_ns;
-        heap_add(&turn->hurried, &flow->node);
-        return;
-    }
-    flow->due_ns = due_ns;
-    scheduler->last_due_ns = due_ns;
-    flow->next = NULL;
-    flow->previous = turn->last;
-    *(turn->last != NULL ? &turn->last->next : &turn->first) = flow;
-    turn->last = flow;
-}
-
-static void take_out(struct scheduler_turn *turn, struct flow *flow)
-{
-    if (flow->is_hurried) {
-        heap_remove(&turn->hurried, &flow->node);
-        return;
-    }
-    *(flow->next != NULL ? &flow->next->previous : &turn->last) = flow->previous;
-    *(flow->previous != NULL ? &flow->previous->next : &turn->first) = flow->next;
-}
-
-/* Its first flow may be another one. */
-static void note_first(struct heap *heap, struct scheduler_turn *turn)
-{
-    uint64_t due_ns = first_flow(turn)->due_ns;
-
-    if (turn->node.tie != due_ns) {
-        heap_change(heap, &turn->node, turn->node.key, due_ns);
-    }
-}
-
-static void link_flow(struct scheduler *scheduler, struct flow *flow)
-{
-    struct scheduler_class *class = &scheduler->classes[flow->priority];
-    struct scheduler_user *user = flow->user;
-    uint32_t lane = lane_of(flow);
-    struct scheduler_turn *turn = turn_for(flow);
-
-    append(scheduler, turn, flow);
-    if (user->lanes[flow->priority] & LANE(lane)) {
-        note_first(&class->heaps[lane], turn);
-        return;
-    }
-    if (user->n_turns++ == 0) {
-        join(scheduler, user, flow->priority);
-        scheduler->n_users++;
-    }
-    turn->node.key = user->used_ns;
-    turn->node.tie = flow->due_ns;
-    heap_add(&class->heaps[lane], &turn->node);
-    class->lanes |= LANE(lane);
-    user->lanes[flow->priority] |= LANE(lane);
-}
-
-static void unlink_flow(struct scheduler *scheduler, struct flow *flow)
-{
-    struct scheduler_class *class = &scheduler->classes[flow->priority];
-    uint32_t lane = lane_of(flow);
-    struct scheduler_turn *turn = turn_for(flow);
-
-    take_out(turn, flow);
-    if (first_flow(turn) != NULL) {
-        note_first(&class->heaps[lane], turn);
-        return;
-    }
-    heap_remove(&class->heaps[lane], &turn->node);
-    flow->user->lanes[flow->priority] &= ~LANE(lane);
-    scheduler->n_users -= --flow->user->n_turns == 0;
-    if (class->heaps[lane].top == NULL) {
-        class->lanes &= ~LANE(lane);
-    }
-}
 
 static void tell_time(struct scheduler *scheduler, uint64_t now_ns)
 {
@@ -284,7 +81,7 @@ void scheduler_add(struct scheduler *scheduler, struct flow *flow, uint64_t now_
     flow->is_queued = true;
     scheduler->classes[flow->priority].n_flows++;
     if (!flow->is_held) {
-        link_flow(scheduler, flow);
+        turns_add(scheduler, flow);
     }
 }
 
@@ -296,7 +93,7 @@ void scheduler_remove(struct scheduler *scheduler, struct flow *flow)
     flow->is_queued = false;
     scheduler->classes[flow->priority].n_flows--;
     if (!flow->is_held) {
-        unlink_flow(scheduler, flow);
+        turns_remove(scheduler, flow);
     }
 }
 
@@ -306,7 +103,7 @@ void scheduler_remove(struct scheduler *scheduler, struct flow *flow)
 static bool is_wanted(const struct scheduler *scheduler, uint32_t device, enum priority priority)
 {
     return scheduler->loads[device][priority].n_chunks > 0 ||
-           (scheduler->classes[priority].lanes & (LANE(0) | LANE(1 + device))) != 0;
+           (scheduler->classes[priority].lanes & (TURNS_LANE(0) | TURNS_LANE(1 + device))) != 0;
 }
 
 /* Does something below this priority wait in vain, and one chunk of what is above that is there? */
@@ -388,6 +185,11 @@ static uint32_t free_devices(const struct flow *flow)
     return flow->rate->is_known ? flow->devices : flow->devices & ~flow->measuring;
 }
 
+static struct flow *first_of(const struct scheduler_class *class, uint32_t lane)
+{
+    return turns_first_flow(CONTAINER_OF(class->heaps[lane].top, struct scheduler_turn, node));
+}
+
 /* Of this class, on those of the open devices that no flow before it waits for. */
 static struct flow *next_of_class(struct scheduler *scheduler, enum priority priority,
                                   uint32_t open, struct scheduler_place *ret_place)
@@ -396,16 +198,20 @@ static struct flow *next_of_class(struct scheduler *scheduler, enum priority pri
     uint64_t lanes = class->lanes;
 
     while (lanes != 0 && open != 0) {
-        uint32_t lane = first_lane(class, lanes);
-        struct flow *flow = first_flow(turn_of(class->heaps[lane].top));
+        uint32_t lane = turns_first_lane(class, lanes);
+        struct flow *flow = first_of(class, lane);
 
+        if (priority == PRIORITY_URGENT && !turns_stay_urgent(scheduler, flow->user)) {
+            lanes &= class->lanes;
+            continue;
+        }
         if (choose_device(scheduler, flow, priority, free_devices(flow) & open,
                           &ret_place->device)) {
             ret_place->priority = priority;
             return flow;
         }
         open &= ~free_devices(flow);
-        lanes &= ~LANE(lane);
+        lanes &= ~TURNS_LANE(lane);
     }
     return NULL;
 }
@@ -429,7 +235,7 @@ struct flow *scheduler_next(struct scheduler *scheduler, uint64_t now_ns,
     struct flow *flow = NULL;
 
     tell_time(scheduler, now_ns);
-
+    turns_promote(scheduler);
     for (enum priority priority = PRIORITY_BULK; priority > PRIORITY_URGENT && flow == NULL;
          priority--) {
         if (scheduler->classes[priority].lanes != 0) {
@@ -484,17 +290,20 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
     load->n_bytes += flow->next_size;
     load->n_large_bytes += flow->next_size > SCHEDULER_SMALL ? flow->next_size : 0;
     load->n_ns += cost_ns;
+    flow->user->n_in_flight++; /* before it may have no flows, so that it stays active */
     if (!flow->rate->is_known && flow->next_records > 0) {
         flow->measuring |= SCHEDULER_DEVICE(place->device);
         flow->is_held = (free_devices(flow) & scheduler->ready) == 0;
     }
     if (flow->is_held) {
-        unlink_flow(scheduler, flow);
+        turns_remove(scheduler, flow);
     } else {
-        take_out(turn_for(flow), flow);
-        append(scheduler, turn_for(flow), flow);
+        turns_go_on(scheduler, flow);
     }
-    pay(scheduler, flow->user, cost_ns);
+    turns_pay(scheduler, flow->user, cost_ns);
+    if (place->priority == PRIORITY_URGENT) {
+        turns_pay_urgent(scheduler, flow->user, cost_ns);
+    }
 }
 
 /* The chunk cost more or less than was thought. */
@@ -502,15 +311,15 @@ static void correct(struct scheduler *scheduler, const struct scheduler_charge *
                     uint64_t device_ns)
 {
     struct scheduler_user *user = charge->flow->user;
+    int64_t more_ns = (int64_t)(device_ns - charge->cost_ns);
 
     if (charge->n_records > 0) {
         measure(charge->flow->rate, charge->n_records, device_ns);
     }
-    user->correction_ns += (int64_t)(device_ns - charge->cost_ns);
-    if (user->correction_ns > CORRECTION_MOST_NS || user->correction_ns < -CORRECTION_MOST_NS) {
-        settle(user);
-        change_keys(scheduler, user);
+    if (charge->place.priority == PRIORITY_URGENT) {
+        turns_correct_urgent(user, more_ns);
     }
+    turns_correct(scheduler, user, more_ns);
 }
 
 /* So much of the device's time went to this priority: those below it that want some are owed their
@@ -551,9 +360,11 @@ void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *
     if (flow->is_held) {
         flow->is_held = false;
         if (flow->is_queued) {
-            link_flow(scheduler, flow);
+            turns_add(scheduler, flow);
         }
     }
+    flow->user->n_in_flight--;
+    scheduler->n_active -= flow->user->n_in_flight == 0 && flow->user->n_turns == 0;
 }
 
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority)

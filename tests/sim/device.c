@@ -172,6 +172,7 @@ void sim_device_init(struct sim_device *device, struct sim *sim, struct worker_c
         };
     }
     if (n_threads > 0) {
+        ret_caps->n_threads = n_threads;
         ret_caps->bulk_chunks = 2 * n_threads;
         ret_caps->bulk_bytes = 2 * n_threads * SIM_CHUNK_MAX;
         for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {

@@ -77,6 +77,35 @@ static const char *check_in_time(const struct sim_plan *plan, const struct sim_r
                : NULL;
 }
 
+/* Group 0 has what is normal, and not less than what another user calls urgent, within a tenth. */
+static const char *check_alarm(const struct sim_plan *plan, const struct sim_results *results,
+                               const struct sim_results *without)
+{
+    uint64_t normal = results->groups[0].device_ns, urgent = results->groups[1].device_ns;
+
+    (void)plan;
+    (void)without;
+    return normal * 10 < urgent * 9
+               ? FAILED("normal has %lu us of %lu", normal / US, (normal + urgent) / US)
+               : NULL;
+}
+
+/* The worst wait that scheduler.h states, for group 0, which has not used up its share. */
+static const char *check_worst_wait(const struct sim_plan *plan, const struct sim_results *results,
+                                    const struct sim_results *without)
+{
+    uint64_t n_others = plan->n_groups - 1;
+    uint64_t bound = 32 * MIB / 50 + n_others * (results->longest_chunk_ns + SCHEDULER_CATCH_UP) +
+                     2 * results->longest_chunk_ns;
+
+    (void)without;
+    if (results->groups[0].n_pushes == 0 || results->groups[0].worst_wait_ns > bound) {
+        return FAILED("urgent work waited %lu us; the worst wait is %lu",
+                      results->groups[0].worst_wait_ns / US, bound / US);
+    }
+    return NULL;
+}
+
 /* Bulk, group 1, keeps 0.97 of what it has without the urgent jobs. */
 static const char *check_kept(const struct sim_plan *plan, const struct sim_results *results,
                               const struct sim_results *without)
@@ -97,6 +126,11 @@ static const char *check_kept(const struct sim_plan *plan, const struct sim_resu
     {                                                                                              \
         .name = "3 bulk programs", .uid = (id), .n_programs = 3, .priority = PRIORITY_BULK,        \
         .size = 4 * MIB, .window = 4, .kernel_ns = 40 * US                                         \
+    }
+
+#define ALL_URGENT(id, n)                                                                          \
+    {                                                                                              \
+#n " urgent", (id), (n), PRIORITY_URGENT, 8 * MIB, 4, 0, 40 * US, 0                        \
     }
 
 const struct sim_scenario sim_scenarios[] = {
@@ -142,9 +176,16 @@ const struct sim_scenario sim_scenarios[] = {
         .name = "everybody",
         .story = "eight users, all of it urgent: the worst wait",
         .plan = {.length_ns = LENGTH,
-                 .n_groups = 2,
-                 .groups = {{"one at a time", 1, 1, PRIORITY_URGENT, 1 * MIB, 1, 0, 20 * US, 0},
-                            {"40 programs", 2, 40, PRIORITY_URGENT, 4 * MIB, 4, 0, 40 * US, 0}}},
+                 .n_groups = 8,
+                 .groups = {{"one at a time", 1, 1, PRIORITY_URGENT, 4 * MIB, 1, 0, 20 * US, 0},
+                            ALL_URGENT(2, 1),
+                            ALL_URGENT(3, 1),
+                            ALL_URGENT(4, 2),
+                            ALL_URGENT(5, 5),
+                            ALL_URGENT(6, 10),
+                            ALL_URGENT(7, 20),
+                            ALL_URGENT(8, 40)}},
+        .check = check_worst_wait,
     },
     {
         .name = "endless",
@@ -175,6 +216,7 @@ const struct sim_scenario sim_scenarios[] = {
                  .n_groups = 2,
                  .groups = {{"normal", 1, 4, PRIORITY_NORMAL, 1 * MIB, 16, 0, 1 * MS, 0},
                             {"urgent", 2, 4, PRIORITY_URGENT, 1 * MIB, 16, 0, 1 * MS, 0}}},
+        .check = check_alarm,
     },
     {
         .name = "behind_bulk",
