@@ -420,6 +420,46 @@ static void test_a_childs_connection_is_its_parents(void)
     CHECK_STR(wire_text(wire_notification(one, "job.done"), "1.state"), "cancelled");
 }
 
+/* ---- device time ---------------------------------------------------------------------------- */
+
+/*
+ * While somebody else has work, what one user calls urgent is so up to its share: here 20 runs of
+ * much device time, all at once, while the worker is stopped.
+ */
+static void test_too_much_urgent_work_runs_as_normal(void)
+{
+    enum { N_RUNS = 20 };
+    static const char run[] = "['iterate', {n: 30000}, {priority: 'urgent'}, [<16384>]]";
+    struct harness *daemon = START_FOR_ALL("--backend", "cpu");
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *other = connect_as(daemon, OTHER);
+    msgpack_sbuffer buffer;
+    pid_t worker = harness_await_worker(daemon, 0);
+    uint32_t ids[N_RUNS], others;
+    unsigned n_normal = 0;
+
+    msgpack_sbuffer_init(&buffer);
+    CHECK_STR(wire_text(wire_call(one, "run", run), "priority"), "urgent"); /* measures it */
+    harness_pause(worker);
+    others = wire_send(other, "run", "['copy', {}, {}, [<100>]]");
+    HARNESS_WAIT(stat_of(one, "chunks_in_flight") == 1);
+    for (unsigned i = 0; i < N_RUNS; i++) {
+        ids[i] = wire_pack(one, &buffer, "run", run);
+    }
+    wire_send_bytes(one, buffer.data, buffer.size);
+    msgpack_sbuffer_destroy(&buffer);
+    HARNESS_WAIT(stat_of(other, "runs_total") == N_RUNS + 2);
+    kill(worker, SIGCONT);
+    for (unsigned i = 0; i < N_RUNS; i++) {
+        const msgpack_object *result = wire_find(wire_response(one, ids[i]), "3");
+
+        wire_output(result, 16384);
+        n_normal += strcmp(wire_text(result, "priority"), "normal") == 0;
+    }
+    wire_output(wire_find(wire_response(other, others), "3"), 100);
+    CHECK_GE(n_normal, 1);
+}
+
 CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
            CHECK_TEST(test_a_run_over_what_its_connection_holds),
            CHECK_TEST(test_the_fold_of_a_run_is_charged),
@@ -428,4 +468,5 @@ CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
            CHECK_TEST(test_unread_results_are_charged), CHECK_TEST(test_job_slots),
            CHECK_TEST(test_job_slots_after_runs), CHECK_TEST(test_connections),
            CHECK_TEST(test_rights_stay_those_of_connect),
-           CHECK_TEST(test_a_childs_connection_is_its_parents))
+           CHECK_TEST(test_a_childs_connection_is_its_parents),
+           CHECK_TEST(test_too_much_urgent_work_runs_as_normal))
