@@ -22,7 +22,7 @@
  * a twentieth of all, as promised; for normal 2/17, a tenth of all beside bulk's, because somebody
  * waits for it.  A little more, for what the last chunk before a look is short of.
  */
-static const int64_t shares[PRIORITY_COUNT] = {0, 120, 55};
+static const int64_t shares[PRIORITY_COUNT] = {0, 125, 60};
 /* Owed so much, a priority has had nothing for long (20 ms of others' time for bulk): its chunks
  * are at the worker, which prefers others.  Not tuned: far above a chunk of 8 MiB. */
 #define OWED_MOST_NS INT64_C(1000000)
@@ -35,8 +35,9 @@ static const int64_t shares[PRIORITY_COUNT] = {0, 120, 55};
 #define LINK_SPEED 50
 /* No chunk is for nothing: about what a launch costs. */
 #define COST_LEAST_NS UINT64_C(1000)
-/* Weight of the newest measurement: follows a change within some ten chunks.  Not tuned. */
-#define RATE_WEIGHT 0.125
+/* What is left of older measurements with each new one: it follows a change within some ten chunks.
+ * Not tuned. */
+#define RATE_KEPT 0.875
 
 void scheduler_init(struct scheduler *scheduler)
 {
@@ -264,11 +265,13 @@ static uint64_t estimate(const struct flow *flow)
     return compute_ns > (double)link_ns ? (uint64_t)compute_ns : link_ns;
 }
 
+/* By records, not by chunks: what a chunk costs besides its records would be all that a chunk of
+ * one record says of them. */
 static void measure(struct scheduler_rate *rate, uint32_t n_records, uint64_t device_ns)
 {
-    double record_ns = (double)device_ns / n_records;
-
-    rate->record_ns += (record_ns - rate->record_ns) * (rate->is_known ? RATE_WEIGHT : 1);
+    rate->n_ns = rate->n_ns * RATE_KEPT + (double)device_ns;
+    rate->n_records = rate->n_records * RATE_KEPT + n_records;
+    rate->record_ns = rate->n_ns / rate->n_records;
     rate->is_known = true;
 }
 

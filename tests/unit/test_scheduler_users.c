@@ -128,6 +128,28 @@ static void test_an_unknown_op_is_measured_first(void)
     CHECK(step(&scheduler) == &flow);
 }
 
+/*
+ * A push a little larger than a chunk ends with a chunk of one record, which took as long as a
+ * launch does.  As a rate that made its user's next large chunk cost a hundred times what it did.
+ */
+static void test_a_tiny_chunk_says_little_of_the_rate(void)
+{
+    struct scheduler scheduler = make();
+    struct flow flow = flow_of(PRIORITY_BULK, 4 * MIB);
+
+    rate.is_known = false;
+    scheduler_add(&scheduler, &flow, at_ns);
+    for (unsigned i = 0; i < 100; i++) {
+        flow.next_records = i % 2 == 0 ? 8192 : 1;
+        flow.next_link_size = i % 2 == 0 ? 4 * MIB : 512;
+        CHECK(step(&scheduler) == &flow);
+        if (i > 0 && i % 2 == 0) {
+            CHECK_LE(charges[n_charges - 1].cost_ns, 100000);
+        }
+        scheduler_done(&scheduler, &charges[--n_charges], i % 2 == 0 ? 85000 : 8000);
+    }
+}
+
 /* It may go while its chunk is still out. */
 static void test_a_held_flow_is_removed(void)
 {
@@ -355,6 +377,7 @@ CHECK_MAIN(CHECK_TEST(test_users_have_equal_device_time),
            CHECK_TEST(test_who_was_away_has_saved_nothing),
            CHECK_TEST(test_the_least_served_goes_first),
            CHECK_TEST(test_an_unknown_op_is_measured_first),
+           CHECK_TEST(test_a_tiny_chunk_says_little_of_the_rate),
            CHECK_TEST(test_a_held_flow_is_removed), CHECK_TEST(test_alone_all_may_be_urgent),
            CHECK_TEST(test_too_much_urgent_work_is_normal),
            CHECK_TEST(test_random_days_of_urgent_users),
