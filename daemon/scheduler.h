@@ -6,37 +6,38 @@
  * is a job that has work; it says what its next chunk is and which devices may run it.  A *user* is
  * a uid.  The policy:
  *
- *   1. Urgent before normal before bulk, but of a device's time normal has at least a tenth and
- * bulk a twentieth while they want it: nobody starves.  What one of them is owed goes first; and
- *      where that does not help, because the worker prefers what is above, one chunk of what is
- *      above is in flight until some of the debt is paid.
- *   2. A user has its share of the devices' time as urgent, one part of as many as there are users
- *      with work, and SCHEDULER_BURST beyond; what is more is scheduled, and runs, as normal.  So
- *      who calls everything urgent has a fair share.  Who is alone may have all.
+ *   1. Urgent before normal before bulk, but of a device's time normal has at least a tenth
+ *      and bulk a twentieth while they want it: nobody starves.  What one of them is owed goes
+ *      first; and where that does not help, because the worker prefers what is above, one
+ *      chunk of what is above is in flight until some of the debt is paid.
+ *   2. A user has its share of the devices' time as urgent, one part of as many as there are
+ *      users with work, and SCHEDULER_BURST beyond; what is more is scheduled, and runs, as
+ *      normal.  So who calls everything urgent has a fair share.  Who is alone may have all.
  *   3. Within a priority the user goes first that has had the least device time, whatever for:
  *      programs, jobs, priorities and bytes do not count.  So users that always want more have
- * equal shares, but for a chunk or two.  Who was away joins where the others are; what it is behind
- *      them, up to SCHEDULER_CATCH_UP, was a gap between two requests.  What it had more than them,
- *      of a priority that they did not use, is remembered up to SCHEDULER_MEMORY.
- *   4. Within a user what is due first goes first.  A chunk is due SCHEDULER_DUE after it became
- * its flow's next, or at the flow's deadline if that is sooner.  So flows with far deadlines, or
- *      none, take turns, one chunk each: a job with a deep window gets no more than one with a
- *      shallow one.  And a deadline takes nothing from other users.
- *   5. Device time is charged when a chunk is issued, as an estimate, and corrected by what the
- *      worker measured.  The estimate is the longer of its bytes over the link's rate and its
- *      records times what one took lately.  A job whose op was never measured has one chunk in
- *      flight on each device until it is.
- *   6. A device is held back while it has as many chunks or bytes in flight as its worker's limits
- *      allow.  Copy engines serve in arrival order whatever a stream's priority is, so what bounds
- * a wait is how much was let in before (four chunks in flight fill the link of an H200; urgent
- *      copies' p99 is then 0.3 ms where they are of 4 MiB, 0.6 where they are of 8; sixteen of 4
- * MiB make it 1.7 ms).  So each priority has those bytes, less what has been let in of those above:
- *      large urgent and normal work goes chunk by chunk ahead of bulk.  Chunks of up to
- *      SCHEDULER_SMALL are no burden to those below.  One chunk is let in where nothing else is,
- *      however large.
- *   7. Of the devices that take the chunk, the one with the least work in flight gets it.  A flow
- *      whose chunk does not fit keeps its devices from those behind it: nobody overtakes it for
- *      being small.
+ *      equal shares, but for a chunk or two.  Who was away joins where the others are; what it
+ *      is behind them, up to SCHEDULER_CATCH_UP, was a gap between two requests.  What it had
+ *      more than them, of a priority that they did not use, is remembered up to
+ *      SCHEDULER_MEMORY.
+ *   4. Within a user what is due first goes first.  A chunk is due SCHEDULER_DUE after it
+ *      became its flow's next, or at the flow's deadline if that is sooner.  So flows with far
+ *      deadlines, or none, take turns, one chunk each: a job with a deep window gets no more
+ *      than one with a shallow one.  And a deadline takes nothing from other users.
+ *   5. Device time is charged when a chunk is issued, as an estimate, and corrected by what
+ *      the worker measured.  The estimate is the longer of its bytes over the link's rate and
+ *      its records times what one took lately.  A job whose op was never measured has one
+ *      chunk in flight on each device until it is.
+ *   6. A device is held back while it has as many chunks or bytes in flight as its worker's
+ *      limits allow.  Copy engines serve in arrival order whatever a stream's priority is, so
+ *      what bounds a wait is how much was let in before (four chunks in flight fill the link
+ *      of an H200; urgent copies' p99 is then 0.3 ms where they are of 4 MiB, 0.6 where they
+ *      are of 8; sixteen of 4 MiB make it 1.7 ms).  So each priority has those bytes, less
+ *      what has been let in of those above: large urgent and normal work goes chunk by chunk
+ *      ahead of bulk.  Chunks of up to SCHEDULER_SMALL are no burden to those below.  One
+ *      chunk is let in where nothing else is, however large.
+ *   7. Of the devices that take the chunk, the one with the least work in flight gets it.  A
+ *      flow whose chunk does not fit keeps its devices from those behind it: nobody overtakes
+ *      it for being small.
  *
  * The worst wait of an urgent chunk, from when it is its user's next and while that has not used up
  * its share, with n users that want the same: what is in flight (bulk_bytes over the link), a chunk
