@@ -305,6 +305,7 @@ int ring_pool_lease(struct ring_pool *pool, const struct ring_holder *holder, ui
     lease->connection = holder->connection;
     lease->on_done = on_done;
     lease->owner = owner;
+    pool->stock_from_ms = uv_now(pool->config.loop) + pool->config.stock_ms;
     if (lease->state == LEASE_USABLE) {
         ring_lease_show(lease);
     } else {

@@ -50,9 +50,10 @@ struct ring_lease {
 struct ring_pool {
     struct ring_pool_config config;
     struct ring_lease *first, *last;
-    uv_timer_t timer;  /* active while something is idle, or waits for urgent work */
-    int stock_node;    /* where the last ring of the stock's size was wanted */
-    bool is_stock_off; /* it could not be made; until something else could */
+    uv_timer_t timer;       /* active while something is idle, or waits */
+    uint64_t stock_from_ms; /* not before this is stock made */
+    int stock_node;         /* where the last ring of the stock's size was wanted */
+    bool is_stock_off;      /* it could not be made; until something else could */
     bool is_closing;
 };
 

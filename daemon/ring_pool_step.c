@@ -256,6 +256,14 @@ static void plan_stock(struct ring_pool *pool)
     }
 }
 
+/* Stock is, as long as no client has it. */
+static bool waits_in_peace(const struct ring_lease *lease)
+{
+    const struct ring_pool *pool = lease->pool;
+
+    return ring_lease_is_free(lease) && uv_now(pool->config.loop) < pool->stock_from_ms;
+}
+
 /* Which of those that wait is made next; NULL: none can be now, urgent work aside. */
 static struct ring_lease *next_to_make(const struct ring_pool *pool)
 {
@@ -265,7 +273,7 @@ static struct ring_lease *next_to_make(const struct ring_pool *pool)
         if (lease->state == LEASE_MAKING || lease->state == LEASE_ADDING) {
             return NULL;
         }
-        if (lease->state == LEASE_WAITING &&
+        if (lease->state == LEASE_WAITING && !waits_in_peace(lease) &&
             (found == NULL || (lease->is_leased && !found->is_leased))) {
             found = lease;
         }
@@ -295,6 +303,8 @@ static uint64_t due_ms(const struct ring_pool *pool)
         if (lease == held_up || is_to_be_dropped(lease)) {
             due = MIN(due, lease->since_ms + config->patience_ms);
             due = MIN(due, uv_now(config->loop) + URGENT_POLL_MS);
+        } else if (lease->state == LEASE_WAITING && waits_in_peace(lease)) {
+            due = MIN(due, pool->stock_from_ms);
         } else if (ring_lease_is_free(lease) && lease->was_shown) {
             due = MIN(due, lease->since_ms + config->idle_ms);
         }

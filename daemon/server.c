@@ -348,6 +348,7 @@ static int make_ring_pool(struct server *server, const struct config *config,
         .segments = server->segments,
         .size = config->ring_pool_size,
         .has_nodes = shm_has_nodes(),
+        .stock_ms = RING_POOL_STOCK_MS,
         .owner = server,
         .has_urgent = has_urgent,
     };

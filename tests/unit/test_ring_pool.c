@@ -31,6 +31,41 @@ static void test_one_is_kept_ready(void)
     close_ring(&second);
 }
 
+/* Nothing is allocated while the client that took the stock touches its pages. */
+static void test_stock_waits_for_a_quiet_moment(void)
+{
+    struct client first, second;
+
+    begin(&(struct ring_pool_config){.size = 4 * DEFAULT, .stock_ms = NEVER});
+    table.is_quick = true;
+    settle();
+    CHECK_EQ(ring_pool_size(pool), DEFAULT); /* at the start it is not put off */
+    CHECK_EQ(open_on(&first, 1000, DEFAULT, -1), 0);
+    settle();
+    CHECK_EQ(ring_pool_size(pool), DEFAULT);
+    open_ring(&second, 1001, DEFAULT); /* somebody who wants one does not wait */
+    CHECK_EQ(ring_pool_size(pool), 2 * DEFAULT);
+    CHECK(identity(&second) != identity(&first));
+    close_ring(&first);
+    close_ring(&second);
+}
+
+static void test_stock_is_made_in_the_end(void)
+{
+    struct client client;
+
+    begin(&(struct ring_pool_config){.size = 4 * DEFAULT, .stock_ms = 20});
+    table.is_quick = true;
+    settle();
+    open_ring(&client, 1000, DEFAULT);
+    while (ring_pool_size(pool) < 2 * DEFAULT) {
+        uv_run(&loop, UV_RUN_ONCE);
+    }
+    settle();
+    CHECK(!uv_loop_alive(&loop)); /* nothing wakes up any more */
+    close_ring(&client);
+}
+
 static void test_no_stock_where_nobody_could_have_it(void)
 {
     begin(&(struct ring_pool_config){.size = DEFAULT + MIB}); /* a share is 48 MiB */
@@ -596,7 +631,9 @@ static void test_it_ends_in_the_middle(void)
     close_ring(&client[2]);
 }
 
-CHECK_MAIN(CHECK_TEST(test_one_is_kept_ready), CHECK_TEST(test_no_stock_where_nobody_could_have_it),
+CHECK_MAIN(CHECK_TEST(test_one_is_kept_ready), CHECK_TEST(test_stock_waits_for_a_quiet_moment),
+           CHECK_TEST(test_stock_is_made_in_the_end),
+           CHECK_TEST(test_no_stock_where_nobody_could_have_it),
            CHECK_TEST(test_rings_come_before_the_stock_and_one_at_a_time),
            CHECK_TEST(test_stock_in_the_making_is_taken),
            CHECK_TEST(test_the_stock_is_where_rings_are_wanted),
