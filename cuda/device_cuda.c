@@ -32,7 +32,9 @@
  * What is in flight is what urgent copies wait for: 0.6 ms at p99, or 0.33 where pushes of 4 MiB,
  * which are the default, make chunks of that size.  Three of 8 MiB are no better: 0.57 to 0.75.
  */
-#define CHUNK_SIZE  (8u << 20)
+#define CHUNK_SIZE (8u << 20)
+/* A word for each thread that an H200 runs at once (132 multiprocessors with 2048).  Not tuned. */
+#define CHUNK_LEAST (1u << 20)
 #define BULK_CHUNKS (CUDA_BULK_SLOTS + BULK_AHEAD)
 #define BULK_BYTES  (BULK_CHUNKS * CHUNK_SIZE)
 
@@ -138,6 +140,7 @@ static int probe_device(struct worker_caps *ret_caps, struct cuda_trouble *ret_t
         .backend = "cuda",
         .memory = properties.totalGlobalMem,
         .chunk_size = CHUNK_SIZE,
+        .chunk_least = CHUNK_LEAST,
         .bulk_bytes = BULK_BYTES,
         .bulk_chunks = BULK_CHUNKS,
         .n_devices = (uint32_t)n_devices,

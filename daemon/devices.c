@@ -216,6 +216,16 @@ uint64_t devices_chunk_size(const struct devices *devices)
     return size;
 }
 
+uint64_t devices_chunk_least(const struct devices *devices)
+{
+    uint64_t size = 0;
+
+    for (uint32_t i = 0; i < devices->n; i++) {
+        size = MAX(size, (uint64_t)worker_link_caps(devices->all[i].link)->chunk_least);
+    }
+    return size;
+}
+
 /* ---- all their links ------------------------------------------------------------------------ */
 
 void devices_publish(struct devices *devices)

@@ -75,6 +75,7 @@ const struct device *devices_find(const struct devices *devices, const char *nam
 void devices_describe(const struct devices *devices, char *ret_text, size_t size);
 /* Bytes of the largest array of a chunk that is good for all of them. */
 uint64_t devices_chunk_size(const struct devices *devices);
+uint64_t devices_chunk_least(const struct devices *devices);
 
 /* worker_link.h's functions of these names, for all of them. */
 void devices_publish(struct devices *devices);

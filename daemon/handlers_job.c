@@ -514,7 +514,7 @@ void handle_job_push_refused(struct session *session, const struct rpc_message *
                              const struct failure *failure)
 {
     struct failure ignored;
-    struct job *job;
+    struct job *job = NULL;
 
     if (find_job(session, codec_peek_job(&message->params), &job, &ignored) == 0) {
         job_refuse(job, failure);

@@ -64,7 +64,8 @@ static uint64_t next_chunk_records(const struct job *job, const struct push *pus
     uint64_t left = push->n_records - push->n_released;
 
     left = MIN(left, push->piece_records - push->n_released % push->piece_records);
-    return MIN(left, (uint64_t)job->prepared->chunk_records);
+    return left <= job->prepared->chunk_least ? left
+                                              : MIN(left, prepared_chunk_records(job->prepared));
 }
 
 /* Bytes of the largest array of this push's next n records. */
@@ -82,6 +83,16 @@ static void set_next(struct flow *flow, uint64_t size, uint64_t link_size, uint6
     flow->next_records = (uint32_t)n_records;
 }
 
+/* Tell the scheduler of the push's next records; returns their number. */
+static uint64_t set_next_records(struct job *job, const struct push *push)
+{
+    uint64_t n = next_chunk_records(job, push);
+
+    set_next(&job->flow, chunk_size(job, push, n),
+             n * job->prepared->shape.link_size + push->varying_size, n);
+    return n;
+}
+
 bool job_has_work(struct job *job)
 {
     const struct push_shape *shape = &job->prepared->shape;
@@ -94,8 +105,7 @@ bool job_has_work(struct job *job)
     if (push == NULL) {
         return false;
     }
-    uint64_t n = next_chunk_records(job, push);
-    set_next(&job->flow, chunk_size(job, push, n), n * shape->link_size + push->varying_size, n);
+    set_next_records(job, push);
     return true;
 }
 
@@ -150,7 +160,7 @@ static int issue_records(struct job *job, const struct scheduler_place *place, s
     const struct push_shape *shape = &job->prepared->shape;
     uint32_t piece = (uint32_t)(push->n_released / push->piece_records);
     uint64_t first = push->n_released % push->piece_records; /* within the piece */
-    uint64_t n = next_chunk_records(job, push);
+    uint64_t n = set_next_records(job, push); /* what is known may have changed since */
     struct work_entry entry = {
         .n_records = (uint32_t)n,
         .kind = shape->leaf != 0 ? WORK_LEAVES : WORK_MAP,

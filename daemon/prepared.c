@@ -7,6 +7,12 @@
 #include "daemon/session.h"
 #include "proto/util.h"
 
+/* What is above a chunk in priority may wait for its end, and a hundredth of this is what a chunk
+ * costs beside its records (20 us: queues, wake-ups, a launch). */
+#define CHUNK_NS 2e6
+/* Of a chunk, while nobody knows how long it takes. */
+#define FIRST_PART 16
+
 static int make_shape(struct prepared *prepared, const uint8_t *params, struct failure *ret_failure)
 {
     const struct manifest_op *op = prepared->op;
@@ -52,19 +58,54 @@ static int make_shape(struct prepared *prepared, const uint8_t *params, struct f
     return 0;
 }
 
-/* A good chunk: what the device asked for, enough records to fill it, whole leaves. */
-static uint32_t choose_chunk(const struct prepared *prepared)
+/* Records of so many bytes, enough of them for the op, and whole leaves. */
+static uint32_t records_of(const struct prepared *prepared, uint64_t size)
 {
-    uint64_t n = devices_chunk_size(&prepared->server->devices) / prepared->shape.largest;
+    uint64_t n = MAX(size / prepared->shape.largest, (uint64_t)prepared->op->min_parallel);
 
     if (prepared->shape.varying != 0) {
         return UINT32_MAX; /* only a whole push has its varying input in one place */
     }
-    n = MAX(n, (uint64_t)prepared->op->min_parallel);
     if (prepared->shape.leaf != 0) {
         n = div_round_up(n, prepared->shape.leaf) * prepared->shape.leaf;
     }
     return (uint32_t)MIN(n, (uint64_t)UINT32_MAX / 2);
+}
+
+static void choose_chunks(struct prepared *prepared)
+{
+    const struct devices *devices = &prepared->server->devices;
+
+    prepared->chunk_most = records_of(prepared, devices_chunk_size(devices));
+    prepared->chunk_least = records_of(prepared, devices_chunk_least(devices));
+    prepared->chunk_least = MIN(prepared->chunk_least, prepared->chunk_most);
+}
+
+uint64_t prepared_chunk_records(const struct prepared *prepared)
+{
+    uint64_t most = prepared->chunk_most, n = most / FIRST_PART;
+
+    if (prepared->chunk_least == most) {
+        return most;
+    }
+    if (prepared->rate->is_known) {
+        double fitting = CHUNK_NS / MAX(prepared->rate->record_ns, 1e-6);
+
+        n = fitting < (double)most ? (uint64_t)fitting : most;
+    }
+    n = MAX(n, (uint64_t)prepared->chunk_least);
+    return prepared->shape.leaf != 0 ? n / prepared->shape.leaf * prepared->shape.leaf : n;
+}
+
+/* FNV-1a: parameters that are alike are found again. */
+static uint32_t hash(const uint8_t *bytes, size_t size)
+{
+    uint32_t sum = 2166136261u;
+
+    for (size_t i = 0; i < size; i++) {
+        sum = (sum ^ bytes[i]) * 16777619u;
+    }
+    return sum;
 }
 
 static int check_options(struct prepared *prepared, const struct msg_options *options,
@@ -160,7 +201,6 @@ static int prepare(struct prepared *prepared, struct session *session, const str
         return r;
     }
     prepared->op = &server->devices.ops.all[block.op];
-    prepared->rate = &server->rates[block.op];
     r = check_options(prepared, options, ret_failure);
     if (r < 0) {
         return r;
@@ -169,6 +209,8 @@ static int prepare(struct prepared *prepared, struct session *session, const str
     if (r < 0) {
         return r;
     }
+    prepared->rate =
+        &server->rates[block.op][hash(block.params, sizeof(block.params)) % SERVER_RATES];
     r = make_shape(prepared, block.params, ret_failure);
     if (r == 0) {
         r = take_consts(prepared, session, options, block.params, ret_failure);
@@ -185,7 +227,7 @@ static int prepare(struct prepared *prepared, struct session *session, const str
     prepared->is_ordered = !options->is_unordered || prepared->shape.leaf != 0;
     prepared->is_in_rings = options->is_in_rings;
     prepared->wants_timing = options->wants_timing;
-    prepared->chunk_records = choose_chunk(prepared);
+    choose_chunks(prepared);
     return 0;
 }
 

@@ -20,9 +20,10 @@ struct prepared {
     struct push_shape shape;
     uint32_t out_size[LIMIT_OUT]; /* bytes of an output's record */
     struct constant *consts[LIMIT_CONSTS];
-    uint32_t slot;          /* in the job block */
-    uint32_t chunk_records; /* of a full chunk */
-    uint32_t devices;       /* set of those that may run it */
+    uint32_t slot;        /* in the job block */
+    uint32_t chunk_most;  /* records of a chunk: what a device asks for ... */
+    uint32_t chunk_least; /* ... and what it needs */
+    uint32_t devices;     /* set of those that may run it */
     struct scheduler_rate *rate;
     enum priority priority;
     enum tail tail;
@@ -38,6 +39,8 @@ struct prepared {
 int prepared_create(struct session *session, const struct msg_op *op,
                     const struct msg_options *options, struct prepared **ret_prepared,
                     struct failure *ret_failure);
+/* Records of its next chunk, by how long one takes as far as that is known. */
+uint64_t prepared_chunk_records(const struct prepared *prepared);
 struct prepared *prepared_ref(struct prepared *prepared);
 /* NULL is fine. */
 void prepared_unref(struct prepared *prepared);

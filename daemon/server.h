@@ -29,6 +29,8 @@
 
 #define SERVER_JOB_BUCKETS LIMIT_JOB_SLOTS /* ids go up by one: they hardly ever meet */
 
+#define SERVER_RATES 16 /* of one op.  Parameters that share one are taken for alike */
+
 #define SERVER_RETRY_MS 50 /* what BUSY answers suggest; about one bulk push.  Not tuned. */
 
 enum server_state { SERVER_STARTING, SERVER_SERVING, SERVER_DRAINING, SERVER_STOPPED };
@@ -51,7 +53,7 @@ struct server {
     struct devices devices;
     struct scheduler scheduler;
     struct awake awake;
-    struct scheduler_rate rates[WORKER_OPS_MAX]; /* of the ops */
+    struct scheduler_rate rates[WORKER_OPS_MAX][SERVER_RATES]; /* of ops, by their parameters */
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
     struct job *jobs;

@@ -162,7 +162,7 @@ struct worker_caps {
     uint32_t n_devices;               /* it sees: this one, and others for --device 1, 2, ... */
     int32_t numa;                     /* node, -1 = none */
     uint32_t n_ops;
-    uint32_t zero;
+    uint32_t chunk_least; /* bytes likewise: smaller ones leave part of it idle; 0: none do */
 };
 
 struct control_message {

@@ -50,6 +50,7 @@ static int fake_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
     *ret_caps = (struct worker_caps){.backend = "cpu",
                                      .name = "Fake",
                                      .chunk_size = FAKE_CHUNK_SIZE,
+                                     .chunk_least = FAKE_CHUNK_SIZE,
                                      .bulk_bytes = DEPTH * FAKE_CHUNK_SIZE,
                                      .bulk_chunks = DEPTH,
                                      .n_devices = n_devices != NULL ? (uint32_t)atoi(n_devices) : 1,

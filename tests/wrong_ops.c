@@ -4,7 +4,7 @@
  *
  *     copy      leaves the last byte of each chunk unwritten
  *     saxpy     rounds once instead of twice, as a fused multiply-add does
- *     iterate   gives one bit of one value in 10000 the wrong way around
+ *     iterate   gives one bit of the last value of each chunk the wrong way around
  *
  * Threads: any number at once.
  */
@@ -64,7 +64,7 @@ static void iterate_map(const void *params, const struct op_chunk *chunks, uint3
                 v = v * 0.5f + 1.0f;
             }
             out[k] = x[k] + v;
-            ((uint8_t *)&out[k])[1] ^= k % 10000 == 4321;
+            ((uint8_t *)&out[k])[1] ^= k + 1 == chunks[i].n_records;
         }
     }
 }

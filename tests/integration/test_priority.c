@@ -8,6 +8,7 @@
 #include "tests/wire.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { N_PUSHES = 16 };
@@ -132,6 +133,56 @@ static void test_bulk_in_flight_is_bounded(void)
     CHECK_LE(n_most, 2 * sysconf(_SC_NPROCESSORS_ONLN)); /* the CPU worker's bulk_chunks */
 }
 
-CHECK_MAIN(CHECK_TEST(test_urgent_overtakes_bulk),
+/* out = x + v, v starting as x and n times v * 0.5 + 1: see README, The ops. */
+static float iterated(float x, unsigned n)
+{
+    float v = x;
+
+    for (unsigned i = 0; i < n; i++) {
+        v = v * 0.5f + 1.0f;
+    }
+    return x + v;
+}
+
+/* Chunks of this push as it goes through the daemon once more. */
+static int64_t n_chunks_of(struct wire *wire, const float *in, size_t n)
+{
+    int64_t before = wire_number(wire_call(wire, "stats", "[]"), "chunks_total");
+    const msgpack_object *result =
+        wire_call(wire, "run", "['iterate', {n: 20000}, {}, [%b]]", in, n * sizeof(in[0]));
+    const float *out = wire_output(result, n * sizeof(in[0]));
+
+    for (size_t i = 0; i < n; i += 997) {
+        float wanted = iterated(in[i], 20000), got;
+
+        memcpy(&got, &out[i], sizeof(got));
+        CHECK_MEM(&got, &wanted, sizeof(got));
+    }
+    return wire_number(wire_call(wire, "stats", "[]"), "chunks_total") - before;
+}
+
+/*
+ * Nothing interrupts a chunk that is being computed, so one of a slow op is small: these take a
+ * second of one core together.  The same with other parameters would be another op.
+ */
+static void test_chunks_of_slow_ops_are_small(void)
+{
+    enum { N = 65536 };
+    static float in[N];
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+
+    for (unsigned i = 0; i < N; i++) {
+        in[i] = (float)random_below(1 << 20) / 1024;
+    }
+    n_chunks_of(wire, in, N); /* nobody knows yet how slow it is */
+    CHECK_GE(n_chunks_of(wire, in, N), 10);
+    wire_call(wire, "run", "['copy', {}, {}, [<262144>]]");
+    int64_t before = wire_number(wire_call(wire, "stats", "[]"), "chunks_total");
+    wire_call(wire, "run", "['copy', {}, {}, [<262144>]]");
+    CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "chunks_total"), before + 1);
+}
+
+CHECK_MAIN(CHECK_TEST(test_urgent_overtakes_bulk), CHECK_TEST(test_chunks_of_slow_ops_are_small),
            CHECK_TEST(test_bulk_waits_for_normal_and_is_not_starved),
            CHECK_TEST(test_bulk_in_flight_is_bounded))
