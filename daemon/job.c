@@ -48,7 +48,7 @@ int job_create(struct session *session, struct prepared *prepared, uint64_t dead
     job->deadline_at_ns = deadline_at_ns;
     job->flow.priority = prepared->priority;
     job->flow.devices = prepared->devices;
-    job->flow.rate = prepared->rate;
+    job->flow.rate = &prepared->rate;
     job->flow.user = &job->user->time;
     user_add_job(job->user);
     server_add_job(job->server, job);

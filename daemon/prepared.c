@@ -88,24 +88,13 @@ uint64_t prepared_chunk_records(const struct prepared *prepared)
     if (prepared->chunk_least == most) {
         return most;
     }
-    if (prepared->rate->is_known) {
-        double fitting = CHUNK_NS / MAX(prepared->rate->record_ns, 1e-6);
+    if (prepared->rate.is_known) {
+        double fitting = CHUNK_NS / MAX(prepared->rate.record_ns, 1e-6);
 
         n = fitting < (double)most ? (uint64_t)fitting : most;
     }
     n = MAX(n, (uint64_t)prepared->chunk_least);
     return prepared->shape.leaf != 0 ? n / prepared->shape.leaf * prepared->shape.leaf : n;
-}
-
-/* FNV-1a: parameters that are alike are found again. */
-static uint32_t hash(const uint8_t *bytes, size_t size)
-{
-    uint32_t sum = 2166136261u;
-
-    for (size_t i = 0; i < size; i++) {
-        sum = (sum ^ bytes[i]) * 16777619u;
-    }
-    return sum;
 }
 
 static int check_options(struct prepared *prepared, const struct msg_options *options,
@@ -209,8 +198,8 @@ static int prepare(struct prepared *prepared, struct session *session, const str
     if (r < 0) {
         return r;
     }
-    prepared->rate =
-        &server->rates[block.op][hash(block.params, sizeof(block.params)) % SERVER_RATES];
+    prepared->rate_key = rates_key(&server->rates, block.op, block.params);
+    prepared->rate = rates_recall(&server->rates, prepared->rate_key);
     r = make_shape(prepared, block.params, ret_failure);
     if (r == 0) {
         r = take_consts(prepared, session, options, block.params, ret_failure);
@@ -266,6 +255,7 @@ void prepared_unref(struct prepared *prepared)
         return;
     }
     give_consts(prepared);
+    rates_remember(&prepared->server->rates, prepared->rate_key, &prepared->rate);
     job_slots_give(prepared->server->job_slots, prepared->slot);
     free(prepared);
 }

@@ -20,11 +20,12 @@ struct prepared {
     struct push_shape shape;
     uint32_t out_size[LIMIT_OUT]; /* bytes of an output's record */
     struct constant *consts[LIMIT_CONSTS];
-    uint32_t slot;        /* in the job block */
-    uint32_t chunk_most;  /* records of a chunk: what a device asks for ... */
-    uint32_t chunk_least; /* ... and what it needs */
-    uint32_t devices;     /* set of those that may run it */
-    struct scheduler_rate *rate;
+    uint32_t slot;              /* in the job block */
+    uint32_t chunk_most;        /* records of a chunk: what a device asks for ... */
+    uint32_t chunk_least;       /* ... and what it needs */
+    uint32_t devices;           /* set of those that may run it */
+    struct scheduler_rate rate; /* what its records take ... */
+    uint64_t rate_key;          /* ... to be remembered as this */
     enum priority priority;
     enum tail tail;
     bool is_ordered;

@@ -365,6 +365,7 @@ static int server_init(struct server *server, const struct config *config, struc
     memset(server, 0, sizeof(*server));
     server->start_ns = now_ns();
     scheduler_init(&server->scheduler);
+    rates_init(&server->rates);
     awake_init(&server->awake, config->awake_cpus, config->awake_group);
     init_loop(server);
     if (getrandom(&server->epoch, sizeof(server->epoch), 0) != sizeof(server->epoch)) {

@@ -21,6 +21,7 @@
 #include "daemon/job_slots.h"
 #include "daemon/listener.h"
 #include "daemon/pool.h"
+#include "daemon/rates.h"
 #include "daemon/scheduler.h"
 #include "daemon/session.h"
 #include "daemon/user.h"
@@ -28,8 +29,6 @@
 #include <uv.h>
 
 #define SERVER_JOB_BUCKETS LIMIT_JOB_SLOTS /* ids go up by one: they hardly ever meet */
-
-#define SERVER_RATES 16 /* of one op.  Parameters that share one are taken for alike */
 
 #define SERVER_RETRY_MS 50 /* what BUSY answers suggest; about one bulk push.  Not tuned. */
 
@@ -53,7 +52,7 @@ struct server {
     struct devices devices;
     struct scheduler scheduler;
     struct awake awake;
-    struct scheduler_rate rates[WORKER_OPS_MAX][SERVER_RATES]; /* of ops, by their parameters */
+    struct rates rates;
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
     struct job *jobs;
