@@ -202,8 +202,9 @@ static double open_library(const struct bench *bench, enum variant variant)
     struct gpupipe *gpupipe;
     uint8_t *memory;
     double seconds;
+    int rc = gpupipe_open(&gpupipe, bench->daemon.socket_path, "bench_open");
 
-    must(gpupipe, gpupipe_open(&gpupipe, bench->daemon.socket_path, "bench_open"));
+    must(gpupipe, rc);
     seconds = open_written(gpupipe, size, &ring, &memory);
     if (variant == LIBRARY_AGAIN) {
         wait_for_quiet(bench);

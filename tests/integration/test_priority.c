@@ -171,16 +171,18 @@ static void test_chunks_of_slow_ops_are_small(void)
     static float in[N];
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
+    int64_t n_slow, before;
 
     for (unsigned i = 0; i < N; i++) {
         in[i] = (float)random_below(1 << 20) / 1024;
     }
     n_chunks_of(wire, in, N); /* nobody knows yet how slow it is */
-    CHECK_GE(n_chunks_of(wire, in, N), 10);
+    n_slow = n_chunks_of(wire, in, N);
+    CHECK_GE(n_slow, 10);
     wire_call(wire, "run", "['copy', {}, {}, [<262144>]]");
-    int64_t before = wire_number(wire_call(wire, "stats", "[]"), "chunks_total");
+    before = wire_number(wire_call(wire, "stats", "[]"), "chunks_total");
     wire_call(wire, "run", "['copy', {}, {}, [<262144>]]");
-    CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "chunks_total"), before + 1);
+    CHECK_LT(wire_number(wire_call(wire, "stats", "[]"), "chunks_total") - before, n_slow);
 }
 
 CHECK_MAIN(CHECK_TEST(test_urgent_overtakes_bulk), CHECK_TEST(test_chunks_of_slow_ops_are_small),
