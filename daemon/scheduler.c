@@ -33,6 +33,9 @@ static const int64_t shares[PRIORITY_COUNT] = {0, 125, 60};
 /* Bytes in a ns each way, with both directions busy: 47 to 51 (one H200, PCIe 5).  A slower link,
  * or a CPU, shows in the measured rates. */
 #define LINK_SPEED 50
+/* What a worker says beyond this is not believed, nor what would be expected of it: a broken one
+ * could have a user wait for ever, or sums run over.  No sensible chunk takes so long. */
+#define COST_MOST_NS UINT64_C(10000000000)
 /* No chunk is for nothing: about what a launch costs. */
 #define COST_LEAST_NS UINT64_C(1000)
 /* What is left of older measurements with each new one: it follows a change within some ten chunks.
@@ -262,6 +265,7 @@ static uint64_t estimate(const struct flow *flow)
     uint64_t link_ns = MAX(flow->next_link_size / LINK_SPEED, COST_LEAST_NS);
     double compute_ns = flow->rate->record_ns * flow->next_records;
 
+    compute_ns = MIN(compute_ns, (double)COST_MOST_NS);
     return compute_ns > (double)link_ns ? (uint64_t)compute_ns : link_ns;
 }
 
@@ -350,6 +354,7 @@ void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *
     struct flow *flow = charge->flow;
 
     assert(load->n_chunks > 0);
+    device_ns = MIN(device_ns, COST_MOST_NS);
     load->n_chunks--;
     load->n_bytes -= charge->size;
     load->n_large_bytes -= charge->size > SCHEDULER_SMALL ? charge->size : 0;

@@ -33,6 +33,46 @@ static void test_users_have_equal_device_time(void)
     CHECK_LE(had_ns[1], had_ns[0] + 2000000);
 }
 
+/* A broken worker's time: sums do not run over, and whom it concerns has its turn all the same,
+ * when the other has had ten seconds. */
+static void check_time(uint64_t device_ns)
+{
+    struct scheduler scheduler = make();
+    struct flow flows[2] = {flow_of(PRIORITY_URGENT, 64), flow_of(PRIORITY_URGENT, 64)};
+    unsigned n_others = 0;
+
+    flows[1].user = &users[1];
+    for (unsigned i = 0; i < 2; i++) {
+        flows[i].next_records = 1;
+        scheduler_add(&scheduler, &flows[i], at_ns);
+    }
+    while (step(&scheduler) != &flows[0]) {
+        scheduler_done(&scheduler, &charges[--n_charges], 1000);
+    }
+    scheduler_done(&scheduler, &charges[--n_charges], device_ns);
+    flows[0].next_records = UINT32_MAX;
+    while (step(&scheduler) != &flows[0]) {
+        scheduler_done(&scheduler, &charges[--n_charges], 1000000);
+        at_ns += 1000000;
+        n_others++;
+        CHECK_LE(n_others, 10002);
+    }
+    CHECK_LE(charges[n_charges - 1].cost_ns, 10000000000);
+    scheduler_done(&scheduler, &charges[--n_charges], 1000);
+    CHECK_EQ(scheduler_in_flight(&scheduler, PRIORITY_URGENT), 0);
+}
+
+static void test_times_that_cannot_be(void)
+{
+    static const uint64_t times[] = {
+        10000000001, UINT64_C(1) << 62, INT64_MAX, UINT64_MAX / 2 + 2, UINT64_MAX,
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(times); i++) {
+        check_time(times[i]);
+    }
+}
+
 /* What one had as urgent counts where it is normal. */
 static void test_device_time_counts_across_priorities(void)
 {
@@ -372,7 +412,7 @@ static void test_random_deadlines(void)
     }
 }
 
-CHECK_MAIN(CHECK_TEST(test_users_have_equal_device_time),
+CHECK_MAIN(CHECK_TEST(test_users_have_equal_device_time), CHECK_TEST(test_times_that_cannot_be),
            CHECK_TEST(test_device_time_counts_across_priorities),
            CHECK_TEST(test_who_was_away_has_saved_nothing),
            CHECK_TEST(test_the_least_served_goes_first),
