@@ -14,7 +14,9 @@ static void on_bus_error(int signal_number)
     if (way_out != NULL) {
         siglongjmp(*way_out, 1);
     }
-    signal(signal_number, SIG_DFL); /* it comes again as soon as we return */
+    /* A fault comes again as soon as we return; what somebody has sent does not. */
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
 }
 
 void cpu_guard_start(void)

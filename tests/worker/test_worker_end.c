@@ -52,6 +52,14 @@ static void test_signals_do_not_end_it(void)
     front_ping(&front);
 }
 
+/* That it takes SIGBUS over for the sake of rings does not mean that it lives with any. */
+static void test_a_bus_error_outside_of_work_ends_it(void)
+{
+    front_start_ready(&front, REAL, 0);
+    kill(front.pid, SIGBUS);
+    front_expect_exit(&front, SIGBUS);
+}
+
 /* The middle process starts the worker and is killed; we hold the socket, so no end of file helps.
  */
 static void test_a_killed_front_end_ends_it(void)
@@ -196,6 +204,7 @@ static void test_broken_queues(void)
 
 CHECK_MAIN(CHECK_TEST(test_end_of_file_ends_it), CHECK_TEST(test_end_of_file_before_queues_ends_it),
            CHECK_TEST(test_stop), CHECK_TEST(test_signals_do_not_end_it),
+           CHECK_TEST(test_a_bus_error_outside_of_work_ends_it),
            CHECK_TEST(test_a_killed_front_end_ends_it), CHECK_TEST(test_wrong_control_messages),
            CHECK_TEST(test_wrong_queues), CHECK_TEST(test_wrong_segments),
            CHECK_TEST(test_broken_queues))
