@@ -211,9 +211,12 @@ enum gpupipe_tail { GPUPIPE_TAIL_ERROR, GPUPIPE_TAIL_ZERO, GPUPIPE_TAIL_SHORT };
 /*
  * Upload an operand that is the same for a whole job, like a matrix: *ret_id names it in
  * gpupipe_job_opts.consts, on this connection.  The bytes are not needed any longer afterwards.
- * Blocks.  TOO_BIG: over the limit "const_size".
+ * ret_sha256 gets the SHA-256 of what the daemon holds now, as sha256sum prints it: room for
+ * GPUPIPE_SHA256_SIZE characters, or NULL.  Blocks.  TOO_BIG: over the limit "const_size".
  */
-int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, uint64_t *ret_id);
+#define GPUPIPE_SHA256_SIZE 65 /* 64 hexadecimal digits and a NUL */
+int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, uint64_t *ret_id,
+                      char *ret_sha256);
 /* No later job can name it; jobs that do already keep it.  Blocks. */
 int gpupipe_const_drop(struct gpupipe *gpupipe, uint64_t id);
 

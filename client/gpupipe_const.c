@@ -6,23 +6,22 @@
 #include "client/gpupipe_connection.h"
 #include "proto/codec.h"
 
-static int take_const(const msgpack_object *result, void *ret, struct failure *ret_failure)
-{
-    struct msg_const msg;
-    int rc = codec_unpack_const_result(result, &msg, ret_failure);
+#include <string.h>
 
-    if (rc == 0) {
-        *(uint64_t *)ret = msg.id;
-    }
-    return rc;
+static int take_put(const msgpack_object *result, void *ret, struct failure *ret_failure)
+{
+    return codec_unpack_const_put_result(result, ret, ret_failure);
 }
 
-int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, uint64_t *ret_id)
+int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, uint64_t *ret_id,
+                      char *ret_sha256)
 {
     const struct gpupipe_span span = {data, size};
     const struct msg_const_put msg = {.n_data = 1};
+    struct msg_const_put_result result;
     struct failure failure;
     struct request request;
+    int rc;
 
     if (data == NULL && size > 0) {
         fail(&failure, STATUS_MISUSE, "data", "a constant has bytes, and no address");
@@ -35,7 +34,14 @@ int gpupipe_const_put(struct gpupipe *gpupipe, const void *data, uint64_t size, 
     }
     request_init(&request, gpupipe);
     codec_pack_const_put(&request.packer, request.msgid, &msg);
-    return connection_ask(gpupipe, &request, &span, take_const, ret_id);
+    rc = connection_ask(gpupipe, &request, &span, take_put, &result);
+    if (rc == 0) {
+        *ret_id = result.id;
+    }
+    if (rc == 0 && ret_sha256 != NULL) {
+        memcpy(ret_sha256, result.sha256, GPUPIPE_SHA256_SIZE);
+    }
+    return rc;
 }
 
 int gpupipe_const_drop(struct gpupipe *gpupipe, uint64_t id)

@@ -99,6 +99,7 @@ int constant_create(struct session *session, uint64_t size, struct constant **re
     if (r < 0) {
         return r;
     }
+    sha256_init(&constant->sha256);
     link_constant(constant->server, constant);
     *ret_constant = STEAL(constant);
     return 0;
@@ -129,8 +130,18 @@ void constant_unref(struct constant *constant)
     free(constant);
 }
 
-void constant_complete(struct constant *constant)
+void constant_hash(struct constant *constant, uint32_t n_arrived)
 {
+    const uint8_t *bytes = constant->block.base;
+
+    sha256_update(&constant->sha256, n_arrived - constant->n_hashed, bytes + constant->n_hashed);
+    constant->n_hashed = n_arrived;
+}
+
+void constant_complete(struct constant *constant, uint8_t ret_sha256[SHA256_DIGEST_SIZE])
+{
+    constant_hash(constant, constant->size);
+    sha256_digest(&constant->sha256, SHA256_DIGEST_SIZE, ret_sha256);
     constant->id = ++constant->server->last_const_id;
 }
 

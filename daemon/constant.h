@@ -14,6 +14,7 @@
 
 #include "daemon/pool.h"
 
+#include <nettle/sha2.h>
 #include <stdint.h>
 
 struct server;
@@ -29,6 +30,8 @@ struct constant {
     uint32_t size;
     struct block block;
     uint32_t n_refs;
+    struct sha256_ctx sha256; /* of its first n_hashed bytes */
+    uint32_t n_hashed;
 };
 
 /*
@@ -42,8 +45,13 @@ struct constant *constant_ref(struct constant *constant);
 /* NULL is fine. */
 void constant_unref(struct constant *constant);
 
-/* All its bytes are here: give it its id. */
-void constant_complete(struct constant *constant);
+/*
+ * Its first n_arrived bytes are here: hash what is new of them.  So the loop is never held up by
+ * all of a constant at once.
+ */
+void constant_hash(struct constant *constant, uint32_t n_arrived);
+/* All its bytes are here: give it its id, and the caller their hash. */
+void constant_complete(struct constant *constant, uint8_t ret_sha256[SHA256_DIGEST_SIZE]);
 
 /* The connection's constant of this id; errors (NOT_YOURS, NOT_FOUND) name the field. */
 int constant_find(struct session *session, uint64_t id, const char *field,

@@ -7,6 +7,8 @@
 #include "proto/codec.h"
 #include "proto/util.h"
 
+#include <stdio.h>
+
 int handle_const_put_begin(struct session *session, const struct rpc_message *message,
                            struct failure *ret_failure)
 {
@@ -32,16 +34,26 @@ int handle_const_put_sink(struct session *session, uint32_t index, uint64_t size
     return 0;
 }
 
+static void print_hex(const uint8_t *bytes, size_t size, char *ret_text)
+{
+    for (size_t i = 0; i < size; i++) {
+        sprintf(ret_text + 2 * i, "%02x", bytes[i]);
+    }
+}
+
 int handle_const_put_end(struct session *session, struct failure *ret_failure)
 {
     struct incoming *incoming = session_incoming(session);
     struct constant *constant = STEAL(incoming->constant);
+    uint8_t sha256[SHA256_DIGEST_SIZE];
+    struct msg_const_put_result result;
     struct answer answer;
 
     (void)ret_failure;
-    constant_complete(constant);
-    codec_pack_const_result(answer_begin(&answer), incoming->msgid,
-                            &(struct msg_const){.id = constant->id});
+    constant_complete(constant, sha256);
+    result.id = constant->id;
+    print_hex(sha256, sizeof(sha256), result.sha256);
+    codec_pack_const_put_result(answer_begin(&answer), incoming->msgid, &result);
     return answer_send(&answer, session);
 }
 

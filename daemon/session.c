@@ -8,6 +8,7 @@
 #include "daemon/session.h"
 
 #include "daemon/answer.h"
+#include "daemon/constant.h"
 #include "daemon/log.h"
 #include "daemon/memo.h"
 #include "daemon/ring_link.h"
@@ -25,6 +26,9 @@
 #include <sys/socket.h>
 
 #define WRITE_BUDGET (256u << 10)
+/* A constant's bytes are hashed as well, which takes at least so much longer than receiving them.
+ */
+#define HASHING_FACTOR 4
 /* Fewer, larger wake-ups on both sides; the system may grant less.  Not tuned. */
 #define SOCKET_BUFFER (1 << 20)
 
@@ -75,9 +79,26 @@ static void note_progress(struct session *session)
     session->has_ended_message = false;
 }
 
+static size_t read_budget(const struct session *session)
+{
+    size_t budget = server_read_budget(session->server);
+
+    return session->incoming.constant != NULL ? budget / HASHING_FACTOR : budget;
+}
+
+static void hash_constant(struct session *session)
+{
+    struct constant *constant = session->incoming.constant;
+
+    if (constant != NULL) {
+        constant_hash(constant, constant->size - (uint32_t)reader_payload_left(session->reader));
+    }
+}
+
 static void after_read(struct session *session, int outcome)
 {
     note_progress(session);
+    hash_constant(session);
     session->is_paused = outcome == READER_PAUSED;
     if (session_is_timed(session)) {
         server_need_tick(session->server);
@@ -103,8 +124,7 @@ static void after_read(struct session *session, int outcome)
 static void read_some(struct session *session)
 {
     session->server->n_readers++;
-    after_read(session,
-               reader_read(session->reader, session->fd, server_read_budget(session->server)));
+    after_read(session, reader_read(session->reader, session->fd, read_budget(session)));
 }
 
 void session_read_again(struct session *session)

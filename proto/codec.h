@@ -81,7 +81,8 @@ void codec_pack_job_opened(msgpack_packer *packer, uint32_t msgid,
                            const struct msg_job_opened *msg);
 void codec_pack_job_closed(msgpack_packer *packer, uint32_t msgid,
                            const struct msg_job_closed *msg);
-void codec_pack_const_result(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg);
+void codec_pack_const_put_result(msgpack_packer *packer, uint32_t msgid,
+                                 const struct msg_const_put_result *msg);
 void codec_pack_ring_opened(msgpack_packer *packer, uint32_t msgid,
                             const struct msg_ring_opened *msg);
 void codec_pack_job_state(msgpack_packer *packer, uint32_t msgid, const struct msg_job_state *msg);
@@ -111,8 +112,8 @@ int codec_unpack_job_opened(const msgpack_object *result, struct msg_job_opened 
                             struct failure *ret_failure);
 int codec_unpack_job_closed(const msgpack_object *result, struct msg_job_closed *ret,
                             struct failure *ret_failure);
-int codec_unpack_const_result(const msgpack_object *result, struct msg_const *ret,
-                              struct failure *ret_failure);
+int codec_unpack_const_put_result(const msgpack_object *result, struct msg_const_put_result *ret,
+                                  struct failure *ret_failure);
 int codec_unpack_ring_opened(const msgpack_object *result, struct msg_ring_opened *ret,
                              struct failure *ret_failure);
 int codec_unpack_job_state(const msgpack_object *result, struct msg_job_state *ret,

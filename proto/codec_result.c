@@ -176,11 +176,12 @@ static const struct field ring_closed_param_fields[] = {
 static const struct field_table ring_closed_params =
     FIELD_TABLE("parameter", false, struct msg_ring_closed, ring_closed_param_fields);
 
-static const struct field const_fields[] = {
-    {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const, id), .flags = FIELD_REQUIRED},
+static const struct field const_put_fields[] = {
+    {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const_put_result, id), .flags = FIELD_REQUIRED},
+    {"sha256", FIELD_NAME, FIELD_AT(struct msg_const_put_result, sha256), .flags = FIELD_REQUIRED},
 };
-static const struct field_table const_result =
-    FIELD_TABLE("key", false, struct msg_const, const_fields);
+static const struct field_table const_put_result =
+    FIELD_TABLE("key", false, struct msg_const_put_result, const_put_fields);
 
 static const struct field job_state_fields[] = {
     {"state", FIELD_WORD, FIELD_AT(struct msg_job_state, state), .flags = FIELD_REQUIRED,
@@ -266,10 +267,10 @@ int codec_unpack_job_closed(const msgpack_object *result, struct msg_job_closed 
     return fields_unpack_map(&job_closed, result, ret, ret_failure);
 }
 
-int codec_unpack_const_result(const msgpack_object *result, struct msg_const *ret,
-                              struct failure *ret_failure)
+int codec_unpack_const_put_result(const msgpack_object *result, struct msg_const_put_result *ret,
+                                  struct failure *ret_failure)
 {
-    return fields_unpack_map(&const_result, result, ret, ret_failure);
+    return fields_unpack_map(&const_put_result, result, ret, ret_failure);
 }
 
 int codec_unpack_ring_opened(const msgpack_object *result, struct msg_ring_opened *ret,
@@ -412,9 +413,10 @@ void codec_pack_job_closed(msgpack_packer *packer, uint32_t msgid, const struct 
     pack_result(packer, msgid, &job_closed, msg);
 }
 
-void codec_pack_const_result(msgpack_packer *packer, uint32_t msgid, const struct msg_const *msg)
+void codec_pack_const_put_result(msgpack_packer *packer, uint32_t msgid,
+                                 const struct msg_const_put_result *msg)
 {
-    pack_result(packer, msgid, &const_result, msg);
+    pack_result(packer, msgid, &const_put_result, msg);
 }
 
 void codec_pack_ring_opened(msgpack_packer *packer, uint32_t msgid,

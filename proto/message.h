@@ -96,7 +96,7 @@ struct msg_const_put {
     uint32_t n_data; /* elements of the payload array */
 };
 
-struct msg_const { /* const.drop, and the result of const.put */
+struct msg_const { /* const.drop */
     uint64_t id;
 };
 
@@ -160,6 +160,11 @@ struct msg_job_opened {
     uint32_t n_in, n_out;
     uint32_t in_size[LIMIT_IN]; /* bytes of one record */
     uint32_t out_size[LIMIT_OUT];
+};
+
+struct msg_const_put_result {
+    uint64_t id;
+    char sha256[65]; /* of its bytes, in hexadecimal digits */
 };
 
 struct msg_timing {

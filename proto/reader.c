@@ -442,6 +442,11 @@ bool reader_is_within(const struct reader *reader)
     return reader->state != STATE_STOPPED && (reader->state != STATE_HEAD || reader->head_size > 0);
 }
 
+uint64_t reader_payload_left(const struct reader *reader)
+{
+    return reader->state == STATE_HEAD || reader->state == STATE_STOPPED ? 0 : reader->payload_left;
+}
+
 uint64_t reader_received(const struct reader *reader)
 {
     return reader->n_received;

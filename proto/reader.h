@@ -93,5 +93,8 @@ bool reader_take_fds(struct reader *reader, int *ret_fds, uint32_t n);
 /* Is a message under way (some of its bytes are here and others are not)? */
 bool reader_is_within(const struct reader *reader);
 
+/* Bytes of the payload under way that are not in its sink yet; 0: none is under way. */
+uint64_t reader_payload_left(const struct reader *reader);
+
 /* Bytes received since creation: what a minimum rate is measured on. */
 uint64_t reader_received(const struct reader *reader);

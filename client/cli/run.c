@@ -153,6 +153,16 @@ static json_t *timing_to_json(const struct gpupipe_timing *timing)
                      "out_ns", (json_int_t)timing->out_ns);
 }
 
+static json_t *consts_to_json(const struct run *run)
+{
+    json_t *json = json_object();
+
+    for (uint32_t i = 0; i < run->op->n_consts; i++) {
+        json_object_set_new(json, run->op->consts[i].name, json_string(run->const_sha256[i]));
+    }
+    return json;
+}
+
 static int print_json(const struct run *run, uint64_t elapsed_ns)
 {
     const struct stream *stream = &run->stream;
@@ -167,6 +177,9 @@ static int print_json(const struct run *run, uint64_t elapsed_ns)
 
     if (json != NULL && run->args.options.wants_timing) {
         json_object_set_new(json, "timing", timing_to_json(&stream->timing));
+    }
+    if (json != NULL && run->op->n_consts > 0) {
+        json_object_set_new(json, "sha256", consts_to_json(run));
     }
     return cli_print_json(json);
 }

@@ -20,6 +20,7 @@ struct run {
     struct manifest_op *op;
     const char *in_paths[LIMIT_IN];
     const char *const_paths[LIMIT_CONSTS];
+    char const_sha256[LIMIT_CONSTS][GPUPIPE_SHA256_SIZE]; /* as the daemon has them */
     const char *out_paths[LIMIT_OUT];
     enum format out_formats[LIMIT_OUT];
     struct npy out_records[LIMIT_OUT]; /* of those that are .npy files */

@@ -181,7 +181,8 @@ static int put_const(struct run *run, uint32_t i)
     }
     rc = read_const(run, i, buffer, size);
     while (rc == CLI_OK &&
-           gpupipe_const_put(run->gpupipe, buffer, size, &run->request.options.consts[i]) < 0) {
+           gpupipe_const_put(run->gpupipe, buffer, size, &run->request.options.consts[i],
+                             run->const_sha256[i]) < 0) {
         if (!run_wait_for_room(run, &backoff_ms)) {
             rc = cli_failure(gpupipe_last_error(run->gpupipe));
         }

@@ -446,7 +446,7 @@ static void open_test(struct bench *bench, const struct example *example, struct
     test.is_used[SOCKET] = !is_reduce(&test);
     if (test.const_size > 0) {
         must(bench, gpupipe_const_put(bench->client, bench->segments[SEGMENT_CONST],
-                                      test.const_size, &test.const_id));
+                                      test.const_size, &test.const_id, NULL));
     }
     set_job(&test, &bench->cpu);
     if (bench->has_gpu) {

@@ -128,8 +128,8 @@ ROUND_TRIP(job_opened, msg_job_opened, result, codec_unpack_job_opened,
            codec_pack_job_opened(packer, 1, msg), 0)
 ROUND_TRIP(job_closed, msg_job_closed, result, codec_unpack_job_closed,
            codec_pack_job_closed(packer, 1, msg), 0)
-ROUND_TRIP(const_result, msg_const, result, codec_unpack_const_result,
-           codec_pack_const_result(packer, 1, msg), 0)
+ROUND_TRIP(const_put_result, msg_const_put_result, result, codec_unpack_const_put_result,
+           codec_pack_const_put_result(packer, 1, msg), 0)
 ROUND_TRIP(ring_opened, msg_ring_opened, result, codec_unpack_ring_opened,
            codec_pack_ring_opened(packer, 1, msg), 0)
 ROUND_TRIP(job_state, msg_job_state, result, codec_unpack_job_state,
@@ -260,8 +260,9 @@ static void serve(const struct rpc_message *message)
 static void receive(const struct rpc_message *message)
 {
     static void (*const results[])(const struct rpc_message *message) = {
-        hello_result, run_result,     job_opened,      job_closed,         job_state, const_result,
-        stats,        op_list_result, job_list_result, device_list_result, error,     ring_opened,
+        hello_result,    run_result,         job_opened, job_closed,
+        job_state,       const_put_result,   stats,      op_list_result,
+        job_list_result, device_list_result, error,      ring_opened,
     };
 
     if (message->type == RPC_NOTIFICATION) {

@@ -220,6 +220,11 @@ static void test_constants(void)
     shell(daemon, OK, "cli --json run " PALETTE " -i rows -k start=start -k colors=colors -o out");
     CHECK_HAS(output.out, "\"path\": \"ring\"");
     check_file(daemon, "out", sums, N_ROWS * sizeof(*sums));
+    harness_write(daemon, "json", output.out, strlen(output.out));
+    python(daemon, "import hashlib, json\n"
+                   "assert json.load(open(\"json\"))[\"sha256\"] == {name: "
+                   "hashlib.sha256(open(name, \"rb\").read()).hexdigest() "
+                   "for name in (\"colors\", \"start\")}");
     shell(daemon, OK, "cli run " PALETTE " -i rows -k colors -k start -o out2 --chunk 64K");
     check_file(daemon, "out2", sums, N_ROWS * sizeof(*sums));
     shell(daemon, OK, "cat colors | cli run " PALETTE " -i rows -k - -k start -o out3 --inline");

@@ -7,6 +7,7 @@
 #include "tests/check.h"
 #include "tests/harness.h"
 #include "tests/random.h"
+#include "tests/reference.h"
 #include "tests/wire.h"
 
 #include <signal.h>
@@ -283,6 +284,107 @@ static void test_wrong_uploads(void)
     CHECK_EQ(stat_of(wire, "consts"), 16);
     wire = wire_connect(harness_socket(daemon));
     check_run(wire, &(struct tables[]){put_tables(wire)}[0], 3);
+}
+
+/* ---- the hash of what was uploaded ---------------------------------------------------------- */
+
+static void check_sha256(struct harness *daemon, const msgpack_object *result, const void *bytes,
+                         size_t size)
+{
+    const uint8_t *digest = reference_sha256(daemon, bytes, size, size);
+    char wanted[65];
+
+    for (size_t i = 0; i < 32; i++) {
+        sprintf(wanted + 2 * i, "%02x", digest[i]);
+    }
+    CHECK_STR(wire_text(result, "sha256"), wanted);
+}
+
+/* A request as bytes, for sending it in parts. */
+static void pack_put(struct wire *wire, msgpack_sbuffer *ret_buffer, uint32_t *ret_msgid,
+                     const void *bytes, size_t size)
+{
+    msgpack_sbuffer_init(ret_buffer);
+    *ret_msgid = wire_pack(wire, ret_buffer, "const.put", "[{}, [%b]]", bytes, size);
+}
+
+/* Whole, and in parts that come as they like; with other connections' requests in between. */
+static void test_the_hash_of_a_constant(void)
+{
+    static const size_t sizes[] = {1, 55, 56, 64, 65536, 65537, 1 << 20, 16 << 20};
+    struct harness *daemon = start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        const void *bytes = random_new(sizes[i]);
+        const msgpack_object *result;
+        msgpack_sbuffer buffer;
+        uint32_t msgid;
+
+        result = wire_call(wire, "const.put", "[{}, [%b]]", bytes, sizes[i]);
+        check_sha256(daemon, result, bytes, sizes[i]);
+        wire_call(wire, "const.drop", "[%lu]", (uint64_t)wire_number(result, "const"));
+        pack_put(wire, &buffer, &msgid, bytes, sizes[i]);
+        for (size_t at = 0, n; at < buffer.size; at += n) {
+            n = MIN(1 + random_below(buffer.size / 4), buffer.size - at);
+            CHECK(wire_send_bytes(wire, buffer.data + at, n));
+            wire_call(other, "ping", "[]");
+        }
+        result = wire_result(wire, msgid);
+        check_sha256(daemon, result, bytes, sizes[i]);
+        wire_call(wire, "const.drop", "[%lu]", (uint64_t)wire_number(result, "const"));
+        msgpack_sbuffer_destroy(&buffer);
+    }
+    await_empty_pool(wire);
+}
+
+/* In one write with the request that it is dropped by, and with one that names it by then. */
+static void test_dropped_right_behind(void)
+{
+    struct harness *daemon = start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    size_t size = 1 + random_below(4 << 20);
+    const void *bytes = random_new(size);
+    msgpack_sbuffer buffer;
+    uint32_t put_id, drop, again;
+
+    pack_put(wire, &buffer, &put_id, bytes, size);
+    drop = wire_pack(wire, &buffer, "const.drop", "[1]");
+    again = wire_pack(wire, &buffer, "const.drop", "[1]");
+    CHECK(wire_send_bytes(wire, buffer.data, buffer.size));
+    msgpack_sbuffer_destroy(&buffer);
+    CHECK_EQ(wire_number(wire_result(wire, put_id), "const"), 1);
+    wire_result(wire, drop);
+    wire_error_is(wire, again, "NOT_FOUND", "it was dropped");
+    CHECK_EQ(wire_held(wire), 0);
+    await_empty_pool(wire);
+}
+
+/* At any byte of it. */
+static void test_gone_while_it_is_hashed(void)
+{
+    struct harness *daemon = start();
+    struct wire *watcher = wire_connect(harness_socket(daemon));
+    const void *bytes = random_new(1 << 20);
+    struct tables tables;
+
+    for (unsigned round = 0; round < 50; round++) {
+        struct wire *wire = wire_connect(harness_socket(daemon));
+        msgpack_sbuffer buffer;
+        uint32_t msgid;
+
+        pack_put(wire, &buffer, &msgid, bytes, 1 + random_below(1 << 20));
+        wire_send_bytes(wire, buffer.data, 1 + random_below(buffer.size));
+        msgpack_sbuffer_destroy(&buffer);
+        if (round % 2 > 0) {
+            wire_call(watcher, "ping", "[]"); /* it has begun, most likely */
+        }
+        wire_close(wire);
+    }
+    await_empty_pool(watcher);
+    tables = put_tables(watcher);
+    check_run(watcher, &tables, 3);
 }
 
 /* They count in their user's share of the pool, so that others still find room. */
@@ -562,7 +664,9 @@ static void test_a_pitch_smaller_than_a_row(void)
 CHECK_MAIN(CHECK_TEST(test_runs_with_constants), CHECK_TEST(test_constants_do_not_mix),
            CHECK_TEST(test_op_list_shows_them), CHECK_TEST(test_wrong_constants),
            CHECK_TEST(test_wrong_uploads), CHECK_TEST(test_room_for_constants),
-           CHECK_TEST(test_dropped_while_in_use), CHECK_TEST(test_a_connection_ends),
-           CHECK_TEST(test_worker_dies), CHECK_TEST(test_runs_of_texts),
-           CHECK_TEST(test_a_job_of_texts), CHECK_TEST(test_wrong_ends),
-           CHECK_TEST(test_wrong_texts), CHECK_TEST(test_a_pitch_smaller_than_a_row))
+           CHECK_TEST(test_the_hash_of_a_constant), CHECK_TEST(test_dropped_right_behind),
+           CHECK_TEST(test_gone_while_it_is_hashed), CHECK_TEST(test_dropped_while_in_use),
+           CHECK_TEST(test_a_connection_ends), CHECK_TEST(test_worker_dies),
+           CHECK_TEST(test_runs_of_texts), CHECK_TEST(test_a_job_of_texts),
+           CHECK_TEST(test_wrong_ends), CHECK_TEST(test_wrong_texts),
+           CHECK_TEST(test_a_pitch_smaller_than_a_row))

@@ -17,6 +17,7 @@ static const struct gpupipe_value palette_values[] = {
 };
 #define N_VALUES (sizeof(palette_values) / sizeof(palette_values[0]))
 
+static struct harness *harness;
 static struct gpupipe *gpupipe;
 
 static void close_it(void *arg)
@@ -29,8 +30,8 @@ static void start(void)
 {
     static const char *const options[] = {"--backend",     "cpu", "--devices", "cpu0",
                                           "--pinned-pool", "64M", NULL};
-    struct harness *harness = harness_create();
 
+    harness = harness_create();
     harness_place_worker(harness, "cpu", getenv("OPERANDS_WORKER"));
     harness_launch(harness, options);
     check_at_end(close_it, NULL);
@@ -66,6 +67,16 @@ static void check_sums(void)
     }
 }
 
+static void check_sha256(const char *sha256, const void *bytes, size_t size)
+{
+    struct harness_output output;
+
+    harness_write(harness, "bytes", bytes, size);
+    harness_shell(harness, &output, "sha256sum <bytes");
+    output.out[strcspn(output.out, " ")] = '\0';
+    CHECK_STR(sha256, output.out);
+}
+
 static struct gpupipe_desc describe_rows(void)
 {
     struct gpupipe_desc desc;
@@ -87,13 +98,15 @@ static void test_constants(void)
     struct gpupipe_job_opts opts;
     struct gpupipe_desc desc;
     struct gpupipe_job *job;
+    char sha256[GPUPIPE_SHA256_SIZE];
     uint64_t ids[2];
 
     start();
     random_bytes(colors, sizeof(colors));
     random_bytes(&first, sizeof(first));
-    check_ok(gpupipe_const_put(gpupipe, colors, sizeof(colors), &ids[0]));
-    check_ok(gpupipe_const_put(gpupipe, &first, sizeof(first), &ids[1]));
+    check_ok(gpupipe_const_put(gpupipe, colors, sizeof(colors), &ids[0], sha256));
+    check_sha256(sha256, colors, sizeof(colors));
+    check_ok(gpupipe_const_put(gpupipe, &first, sizeof(first), &ids[1], NULL));
     GPUPIPE_INIT(&opts);
     opts.consts = ids;
     opts.n_consts = 2;
@@ -126,10 +139,11 @@ static void test_a_constant_that_is_too_big(void)
 
     start();
     CHECK_LT(gpupipe_limit(gpupipe, "const_size"), size);
-    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, size, &id), GPUPIPE_ERROR_TOO_BIG);
-    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, UINT64_C(1) << 40, &id), GPUPIPE_ERROR_TOO_BIG);
+    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, size, &id, NULL), GPUPIPE_ERROR_TOO_BIG);
+    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, UINT64_C(1) << 40, &id, NULL),
+             GPUPIPE_ERROR_TOO_BIG);
     CHECK_EQ(id, 77);
-    check_ok(gpupipe_const_put(gpupipe, bytes, 1 << 20, &id));
+    check_ok(gpupipe_const_put(gpupipe, bytes, 1 << 20, &id, NULL));
 }
 
 /* ---- spans: a hash of each text -------------------------------------------------------------- */

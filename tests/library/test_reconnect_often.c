@@ -64,7 +64,7 @@ static void lose_everything(uint64_t *constant)
     opts.ring = stream.ring;
     check_ok(gpupipe_job_open(&stream.job, gpupipe, "copy", NULL, 0, &opts));
     run_once();
-    check_ok(gpupipe_const_put(gpupipe, numbers, sizeof(numbers), constant));
+    check_ok(gpupipe_const_put(gpupipe, numbers, sizeof(numbers), constant, NULL));
     GPUPIPE_INIT(&desc);
     desc.job = stream.job;
     desc.n_records = 4096;

@@ -489,13 +489,14 @@ static void on_run(struct server *server, uint32_t msgid, const struct msg_run *
 
 static void on_const_put(struct server *server, uint32_t msgid)
 {
-    struct msg_const put = {.id = 0};
+    struct msg_const_put_result put = {.id = 0};
 
     for (uint64_t i = 0; i < server->sizes[0]; i++) {
         put.id = (put.id * FAKE_CONST + server->payloads[0][i]) % FAKE_CONST_IDS;
     }
     server->const_id = put.id;
-    codec_pack_const_result(&server->packer, msgid, &put);
+    snprintf(put.sha256, sizeof(put.sha256), "%064llx", (unsigned long long)put.id);
+    codec_pack_const_put_result(&server->packer, msgid, &put);
     flush(server);
 }
 

@@ -43,6 +43,7 @@ static void test_a_constant(void)
     size_t size = 1000000 + random_below(40000);
     const uint8_t *bytes = random_new(size);
     uint64_t id = 0, wanted = 0;
+    char sha256[GPUPIPE_SHA256_SIZE] = "";
     struct gpupipe_job_opts opts;
 
     script = (struct fake_script){FAKE_SCRIPT};
@@ -50,8 +51,10 @@ static void test_a_constant(void)
     for (size_t i = 0; i < size; i++) {
         wanted = (wanted * FAKE_CONST + bytes[i]) % FAKE_CONST_IDS;
     }
-    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, size, &id), 0);
+    CHECK_EQ(gpupipe_const_put(gpupipe, bytes, size, &id, sha256), 0);
     CHECK_EQ(id, wanted);
+    CHECK_EQ(strlen(sha256), 64);
+    CHECK_EQ(strtoull(sha256, NULL, 16), wanted);
     GPUPIPE_INIT(&opts);
     opts.priority = GPUPIPE_URGENT;
     opts.consts = &id;
@@ -61,9 +64,12 @@ static void test_a_constant(void)
     check_error(gpupipe_run(gpupipe, "fake", NULL, 0, &opts, &works[0].desc, NULL),
                 GPUPIPE_ERROR_RANGE, "1000 constants");
     CHECK_EQ(gpupipe_const_drop(gpupipe, id), 0);
-    check_error(gpupipe_const_put(gpupipe, bytes, UINT64_MAX, &id), GPUPIPE_ERROR_TOO_BIG, "most");
-    check_error(gpupipe_const_put(gpupipe, NULL, 1, &id), GPUPIPE_ERROR_MISUSE, "no address");
+    check_error(gpupipe_const_put(gpupipe, bytes, UINT64_MAX, &id, sha256), GPUPIPE_ERROR_TOO_BIG,
+                "most");
+    check_error(gpupipe_const_put(gpupipe, NULL, 1, &id, sha256), GPUPIPE_ERROR_MISUSE,
+                "no address");
     CHECK_EQ(id, wanted);
+    CHECK_EQ(strtoull(sha256, NULL, 16), wanted);
     check_server();
 }
 

@@ -187,7 +187,7 @@ static void test_job_results_of_requests(void)
     struct msg_job_opened read;
     struct msg_job_closed closed;
     struct msg_job_state state;
-    struct msg_const constant;
+    struct msg_const_put_result put = {.id = 31, .sha256 = "0123456789abcdef"}, put_read;
 
     start_packing();
     codec_pack_job_opened(&packer, 5, &msg);
@@ -204,10 +204,11 @@ static void test_job_results_of_requests(void)
     CHECK_EQ(codec_unpack_job_state(&parse_packed()->result, &state, &failure), 0);
     CHECK_EQ(state.state, JOB_CANCELLED);
     check_printed("[1, 7, nil, {\"state\"=>\"cancelled\"}]");
-    codec_pack_const_result(&packer, 7, &(struct msg_const){.id = 31});
-    CHECK_EQ(codec_unpack_const_result(&parse_packed()->result, &constant, &failure), 0);
-    CHECK_EQ(constant.id, 31);
-    check_printed("[1, 7, nil, {\"const\"=>31}]");
+    codec_pack_const_put_result(&packer, 7, &put);
+    memset(&put_read, 0xa5, sizeof(put_read));
+    CHECK_EQ(codec_unpack_const_put_result(&parse_packed()->result, &put_read, &failure), 0);
+    CHECK_MEM(&put_read, &put, sizeof(put));
+    check_printed("[1, 7, nil, {\"const\"=>31, \"sha256\"=>\"0123456789abcdef\"}]");
     codec_pack_nil_result(&packer, 8);
     check_printed("[1, 8, nil, nil]");
     codec_pack_empty_result(&packer, 9);

@@ -81,6 +81,12 @@ void constant_unref(struct constant *constant)
     (void)constant;
 }
 
+void constant_hash(struct constant *constant, uint32_t n_arrived)
+{
+    (void)constant;
+    (void)n_arrived;
+}
+
 void constant_drop_all(struct session *session)
 {
     (void)session;
