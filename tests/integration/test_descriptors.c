@@ -9,8 +9,10 @@
 #include "tests/check.h"
 #include "tests/harness.h"
 #include "tests/random.h"
+#include "tests/ring_client.h"
 #include "tests/wire.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -237,5 +239,30 @@ static void test_queues_cannot_be_sent(void)
     CHECK(strstr(strstr(harness_log(daemon), "waits for its") + 1, "waits for its") == NULL);
 }
 
+/* Neither the worker nor the client can be sent a ring: it comes later, and others are served. */
+static void test_a_ring_cannot_be_sent(void)
+{
+    struct harness *daemon = start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    uint64_t job;
+    uint32_t opened;
+
+    harness_await_worker(daemon, 0);
+    wire_check_works(other);
+    limit_descriptors(harness_pid(daemon));
+    fill();
+    opened = wire_send(wire, "ring.open", "[1048576]");
+    for (unsigned i = 0; i < 5; i++) {
+        wire_check_works(other);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL); /* it tries again, in vain */
+    }
+    CHECK_EQ(poll(&(struct pollfd){.fd = wire_fd(wire), .events = POLLIN}, 1, 0), 0);
+    let_arrive(NULL);
+    job = ring_client_open_copy(wire, "");
+    ring_client_check_works(ring_client_opened(wire, wire_result(wire, opened)), job);
+    CHECK_EQ(stat_of(other, "worker_deaths"), 0);
+}
+
 CHECK_MAIN(CHECK_TEST(test_the_spawner_cannot_send), CHECK_TEST(test_the_front_end_cannot_send),
-           CHECK_TEST(test_queues_cannot_be_sent))
+           CHECK_TEST(test_queues_cannot_be_sent), CHECK_TEST(test_a_ring_cannot_be_sent))

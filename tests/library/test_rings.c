@@ -7,6 +7,8 @@
 #include "tests/wire.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define MIB   ((uint64_t)1 << 20)
 #define BLOCK 4096
@@ -558,10 +560,53 @@ static void test_a_closed_connection_breaks_no_ring(void)
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "rings_broken"), 0);
 }
 
+static void set_limit(struct rlimit *limit)
+{
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, limit), 0);
+}
+
+static void restore_limit(void *limit)
+{
+    setrlimit(RLIMIT_NOFILE, limit);
+    free(limit);
+}
+
+/* Of its three descriptors none, one or two arrive: the ring goes back, the connection lives. */
+static void test_a_program_that_may_open_no_more_files(void)
+{
+    struct rlimit *usual = malloc(sizeof(*usual)), few;
+    struct gpupipe_ring *ring;
+    struct wire *wire;
+    int n_fds;
+
+    start("256M");
+    wire = wire_connect(harness_socket(daemon_));
+    check_saxpy_run(1000, "inline");
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, usual), 0);
+    check_at_end(restore_limit, usual);
+    n_fds = check_count_fds();
+    for (rlim_t n_left = 0; n_left < 3; n_left++) {
+        int free_fd = dup(STDIN_FILENO);
+
+        CHECK_GT(free_fd, 0);
+        close(free_fd);
+        few = (struct rlimit){(rlim_t)free_fd + n_left, usual->rlim_max};
+        set_limit(&few);
+        CHECK_EQ(gpupipe_ring_open(&ring, gpupipe, MIB, NULL), GPUPIPE_ERROR_OUT_OF_MEMORY);
+        CHECK_HAS(gpupipe_last_error(gpupipe)->message, "this process has too many open");
+        set_limit(usual);
+        check_saxpy_run(1000, "inline");
+        HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "rings") == 0);
+    }
+    gpupipe_ring_close(open_ring(MIB));
+    CHECK_EQ(check_count_fds(), n_fds);
+}
+
 CHECK_MAIN(CHECK_TEST(test_pushes_in_two_rings), CHECK_TEST(test_a_hundred_thousand_pushes),
            CHECK_TEST(test_an_op_that_reduces), CHECK_TEST(test_a_short_last_record),
            CHECK_TEST(test_a_daemon_that_stops_leaves_the_results),
            CHECK_TEST(test_an_input_whose_records_differ_in_length),
            CHECK_TEST(test_runs_go_through_a_ring), CHECK_TEST(test_a_run_that_reduces),
            CHECK_TEST(test_runs_that_are_refused), CHECK_TEST(test_a_daemon_without_rings),
-           CHECK_TEST(test_a_closed_connection_breaks_no_ring))
+           CHECK_TEST(test_a_closed_connection_breaks_no_ring),
+           CHECK_TEST(test_a_program_that_may_open_no_more_files))
