@@ -21,7 +21,7 @@ _gpupipe_cli()
                     grep -o '{"name": "[a-z0-9_]*", "doc"' | cut -d'"' -f4) ;;
         call)
             words='const.drop const.put device.list events.subscribe hello job.cancel job.close'
-            words+=' job.list job.open job.push op.list ping run stats' ;;
+            words+=' job.list job.open job.push op.list ping ring.close ring.open run stats' ;;
         device) words='list' ;;
         op) words='list show' ;;
         job) words='list cancel' ;;

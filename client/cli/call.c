@@ -194,6 +194,7 @@ struct taking {
     const struct call_args *args;
     uint32_t n_written; /* files */
     int rc;
+    msgpack_object_kv notes[OUTPUTS_MAX]; /* what stands for the bytes in the result */
 };
 
 static int write_file(const struct call_args *args, const char *path,
@@ -214,38 +215,38 @@ static int write_file(const struct call_args *args, const char *path,
 }
 
 /* Write the bytes of each bin, in order, as long as there are files; {"@file": PATH} stays. */
-static void write_files(msgpack_object *object, msgpack_object_kv *notes, struct taking *taking)
+static void write_files(msgpack_object *object, struct taking *taking)
 {
     uint32_t i = taking->n_written;
 
     if (object->type == MSGPACK_OBJECT_ARRAY) {
         for (uint32_t k = 0; k < object->via.array.size; k++) {
-            write_files(&object->via.array.ptr[k], notes, taking);
+            write_files(&object->via.array.ptr[k], taking);
         }
     } else if (object->type == MSGPACK_OBJECT_MAP) {
         for (uint32_t k = 0; k < object->via.map.size; k++) {
-            write_files(&object->via.map.ptr[k].val, notes, taking);
+            write_files(&object->via.map.ptr[k].val, taking);
         }
     } else if (object->type == MSGPACK_OBJECT_BIN && i < taking->args->n_outputs &&
                taking->rc == CLI_OK) {
         const char *path = taking->args->outputs[i];
+        msgpack_object_kv *note = &taking->notes[i];
 
         taking->rc = write_file(taking->args, path, &object->via.bin);
         taking->n_written++;
-        notes[i].key = (msgpack_object){.type = MSGPACK_OBJECT_STR, .via.str = {5, "@file"}};
-        notes[i].val =
+        note->key = (msgpack_object){.type = MSGPACK_OBJECT_STR, .via.str = {5, "@file"}};
+        note->val =
             (msgpack_object){.type = MSGPACK_OBJECT_STR, .via.str = {(uint32_t)strlen(path), path}};
-        *object = (msgpack_object){.type = MSGPACK_OBJECT_MAP, .via.map = {1, &notes[i]}};
+        *object = (msgpack_object){.type = MSGPACK_OBJECT_MAP, .via.map = {1, note}};
     }
 }
 
 static void take_result(msgpack_object *result, void *arg)
 {
     struct taking *taking = arg;
-    msgpack_object_kv notes[OUTPUTS_MAX];
     char *text;
 
-    write_files(result, notes, taking);
+    write_files(result, taking);
     if (taking->rc != CLI_OK) {
         return;
     }

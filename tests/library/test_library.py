@@ -5,6 +5,7 @@ several languages compile and run with it.
 Usage: test_library.py MESON SOURCE_ROOT BUILD_ROOT PREFIX SANITIZERS GPUPIPED
 """
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -95,6 +96,22 @@ def it_exports_what_the_header_declares():
     tap.equal(len(declared()) >= has_at_least, True)
 
 
+def two_builds_of_it_can_be_compared():
+    """abidiff needs the types of what is exported: those that the header defines."""
+    options = json.loads(pathlib.Path(BUILD_ROOT, "meson-info/intro-buildoptions.json").read_text())
+    if not next(option["value"] for option in options if option["name"] == "debug"):
+        raise tap.Skip("this build has no debug information")
+    header = (CLIENT / "gpupipe.h").read_text()
+    defined = set(re.findall(r"^(?:struct|enum) (gpupipe_\w+) {", header, re.M))
+    tap.equal(len(defined) >= 8, True)
+    described = run("readelf", "--debug-dump=info", BUILT / "libgpupipe.so")
+    tap.equal((defined | declared()) - set(re.findall(r"DW_AT_name\b.*: (gpupipe_\w+)$", described, re.M)),
+              set())
+    if shutil.which("abidiff"):
+        run("abidiff", "--headers-dir1", CLIENT, "--headers-dir2", CLIENT,
+            *2 * [BUILT / "libgpupipe.so"])
+
+
 # ---- installed --------------------------------------------------------------------------------
 
 def pkg_config_environment():
@@ -183,6 +200,6 @@ def the_readmes_program_works():
 
 
 tap.main([the_header_stands_alone_in_c, the_header_stands_alone_in_cpp, it_needs_only_the_c_library,
-          it_exports_what_the_header_declares, it_is_installed,
+          it_exports_what_the_header_declares, two_builds_of_it_can_be_compared, it_is_installed,
           a_program_in_c_or_cpp_links_and_runs, a_program_with_the_library_inside_runs,
           the_readmes_program_works], deadline_s=110)

@@ -1,4 +1,5 @@
-/* PROTOCOL.md says what the headers say: every row, and no other. */
+/* PROTOCOL.md says what the headers say: every row, and no other; the shell's completion has every
+ * method. */
 #include "proto/limits.h"
 #include "proto/message.h"
 #include "proto/methods.h"
@@ -10,12 +11,12 @@
 
 static char document[1 << 16];
 
-static void read_document(void)
+static void read_file(const char *path)
 {
-    FILE *file = fopen(PROTOCOL_MD, "re");
+    FILE *file = fopen(path, "re");
 
     if (file == NULL) {
-        CHECK_FAIL("%s: %s", PROTOCOL_MD, strerror(errno));
+        CHECK_FAIL("%s: %s", path, strerror(errno));
     }
     document[fread(document, 1, sizeof(document) - 1, file)] = '\0';
     fclose(file);
@@ -64,7 +65,7 @@ static void test_limits(void)
     unsigned n = 0;
     char line[512];
 
-    read_document();
+    read_file(PROTOCOL_MD);
 #define X(name, wire, value, unit, reason)                                                         \
     snprintf(line, sizeof(line), "| `%s` | %d | %s | %s |", wire, value, unit, reason);            \
     check_line(line);                                                                              \
@@ -79,7 +80,7 @@ static void test_statuses(void)
     unsigned n = 0;
     char line[512];
 
-    read_document();
+    read_file(PROTOCOL_MD);
 #define X(name, doc)                                                                               \
     snprintf(line, sizeof(line), "| `%s` | %s |", #name, doc);                                     \
     check_line(line);                                                                              \
@@ -95,7 +96,7 @@ static void test_counters(void)
     unsigned n = 0;
     char line[512];
 
-    read_document();
+    read_file(PROTOCOL_MD);
 #define X(field, doc)                                                                              \
     snprintf(line, sizeof(line), "| `%s` | %s |", #field, doc);                                    \
     check_line(line);                                                                              \
@@ -111,7 +112,7 @@ static void test_methods(void)
     unsigned n = 0;
     const char *at = document;
 
-    read_document();
+    read_file(PROTOCOL_MD);
     for (enum method method = 0; method < METHOD_COUNT; method++) {
         const struct method_row *row = method_row(method);
         unsigned n_params = 0, depth = 0;
@@ -141,11 +142,20 @@ static void test_methods(void)
     CHECK_EQ(n, METHOD_COUNT + 4);
 }
 
+/* It lacked those of rings for a while. */
+static void test_completion_of_methods(void)
+{
+    read_file(COMPLETION);
+#define X(name, wire, least, most, payload) CHECK_HAS(document, wire);
+    METHOD_LIST(X)
+#undef X
+}
+
 static void test_names(void)
 {
     char text[64];
 
-    read_document();
+    read_file(PROTOCOL_MD);
     snprintf(text, sizeof(text), "API level %d.", API_LEVEL);
     CHECK_HAS(document, text);
 #define X(name, text_, size) CHECK_HAS(document, " " text_);
@@ -208,7 +218,7 @@ static void test_ring_layout(void)
     };
     char text[64];
 
-    read_document();
+    read_file(PROTOCOL_MD);
     snprintf(text, sizeof(text), "\nThis is layout %d ", RING_LAYOUT);
     CHECK_HAS(document, text);
     CHECK_HAS(document, "\n      0  magic u32 \"GPPR\", layout u32, first index u32, entries u32, "
@@ -225,4 +235,5 @@ static void test_ring_layout(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_limits), CHECK_TEST(test_statuses), CHECK_TEST(test_counters),
-           CHECK_TEST(test_methods), CHECK_TEST(test_names), CHECK_TEST(test_ring_layout))
+           CHECK_TEST(test_methods), CHECK_TEST(test_completion_of_methods), CHECK_TEST(test_names),
+           CHECK_TEST(test_ring_layout))
