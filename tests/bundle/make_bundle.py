@@ -38,6 +38,8 @@ class Bundle:
             return path
         if path.name.startswith("gpupipe-worker-"):
             return pathlib.Path("libexec/gpupipe", path.name)
+        if path.name.startswith("libgpupipe.so."):
+            return pathlib.Path("lib", re.match(r"libgpupipe\.so\.\d+", path.name)[0])
         return pathlib.Path("bin", path.name)
 
     def add(self, path, place):
@@ -59,6 +61,21 @@ class Bundle:
             self.add(path, pathlib.Path("lib", name))
         for package in sorted(set(filter(None, map(package_of, libraries.values())))):
             self.add(f"/usr/share/doc/{package}/copyright", f"share/licenses/{package}")
+
+    def add_development(self):
+        """What programs are built with, against the library among the executables."""
+        (library,) = (self.folder / "lib").glob("libgpupipe.so.*")
+        library.with_name("libgpupipe.so").symlink_to(library.name)
+        self.add(self.source / "client/gpupipe.h", "include/gpupipe.h")
+        for example in (self.source / "client/examples").glob("*.[ch]"):
+            self.add(example, f"client/examples/{example.name}")
+        described = (self.build / "meson-private/gpupipe.pc").read_text()
+        places = {"prefix": "${pcfiledir}/../..", "includedir": "${prefix}/include",
+                  "libdir": "${prefix}/lib"}
+        for name, place in places.items():
+            described = re.sub(f"^{name}=.*", f"{name}={place}", described, flags=re.M)
+        (self.folder / "lib/pkgconfig").mkdir()
+        (self.folder / "lib/pkgconfig/gpupipe.pc").write_text(described)
 
     def translate(self, text):
         """An argument or a variable's value of a test, as a word for run-gpu-tests."""
@@ -134,6 +151,7 @@ def make_bundle(arguments):
     for executable in arguments.executables:
         bundle.add_executable(absolute(executable))
     bundle.add_libraries()
+    bundle.add_development()
     bundle.add_plan(json.loads((build / "meson-info/intro-tests.json").read_text()))
     bundle.add(source / "tests/bundle/run-gpu-tests", "run-gpu-tests")
     for path in (*DOCUMENTS, *MODULES, *SCRIPTS):

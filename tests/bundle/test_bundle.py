@@ -4,11 +4,13 @@ from, and its runner tells the truth.
 
 Usage: test_bundle.py MAKE_BUNDLE SOURCE_ROOT BUILD_ROOT VERSION EXECUTABLE...
 """
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -103,7 +105,8 @@ def a_worker_needs_only_the_c_library():
 
 
 def nothing_leads_back_to_the_build():
-    for path in (*programs(), bundle / "tests/plan"):
+    development = (bundle / "lib/libgpupipe.so", bundle / "lib/pkgconfig/gpupipe.pc")
+    for path in (*programs(), *development, bundle / "tests/plan"):
         is_there = any(os.fsencode(root) in path.read_bytes() for root in (SOURCE_ROOT, BUILD_ROOT))
         tap.equal((path.name, is_there), (path.name, False))
 
@@ -114,29 +117,55 @@ def programs_say_what_they_are():
     tap.has(run(bundle / "libexec/gpupipe/gpupipe-worker-cpu", "--probe"), "chunk_size=")
 
 
-def the_daemon_works_there():
-    place = pathlib.Path(folder.name, "daemon")
-    place.mkdir()
-    data, socket = os.urandom(3_000_001), place / "socket"
-    (place / "data").write_bytes(data)
+@contextlib.contextmanager
+def running_daemon():
+    """Its process, and the path of its socket."""
+    place = pathlib.Path(tempfile.mkdtemp(dir=folder.name))
     with open(place / "log", "w") as log:
-        daemon = subprocess.Popen([bundle / "bin/gpupiped", "--socket", socket, "--backend", "cpu",
-                                   "--pinned-pool", "64M"], env={}, stderr=log)
+        daemon = subprocess.Popen([bundle / "bin/gpupiped", "--socket", place / "socket",
+                                   "--backend", "cpu", "--pinned-pool", "64M"], env={}, stderr=log)
     try:
-        daemon_socket.connect(daemon, socket).close()
-        run(bundle / "bin/gpupipe-cli", "--socket", socket, "run", "sha256", "-p",
-            f"block={BLOCK}", "--tail", "short", "-i", place / "data", "-o", place / "hashes")
-        children = pathlib.Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()
-        running = {os.readlink(f"/proc/{child}/exe") for child in children.split()}
+        daemon_socket.connect(daemon, place / "socket").close()
+        yield daemon, place / "socket"
     finally:
         daemon.terminate()
         code = daemon.wait()
         print("#", "\n# ".join((place / "log").read_text().splitlines()))
     tap.equal(code, 0)
+
+
+def hashes_of(data):
+    return [hashlib.sha256(data[i:i + BLOCK]) for i in range(0, len(data), BLOCK)]
+
+
+def the_daemon_works_there():
+    place = pathlib.Path(folder.name, "daemon")
+    place.mkdir()
+    data = os.urandom(3_000_001)
+    (place / "data").write_bytes(data)
+    with running_daemon() as (daemon, socket):
+        run(bundle / "bin/gpupipe-cli", "--socket", socket, "run", "sha256", "-p",
+            f"block={BLOCK}", "--tail", "short", "-i", place / "data", "-o", place / "hashes")
+        children = pathlib.Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()
+        running = {os.readlink(f"/proc/{child}/exe") for child in children.split()}
     tap.has(running, str(bundle / "libexec/gpupipe/gpupipe-worker-cpu"))
-    wanted = b"".join(hashlib.sha256(data[i:i + BLOCK]).digest()
-                      for i in range(0, len(data), BLOCK))
+    wanted = b"".join(each.digest() for each in hashes_of(data))
     tap.equal((place / "hashes").read_bytes() == wanted, True)
+
+
+def a_program_is_built_with_what_is_in_it():
+    if not all(map(shutil.which, ("cc", "pkg-config"))):
+        raise tap.Skip("there is no compiler, or no pkg-config")
+    place = pathlib.Path(tempfile.mkdtemp(dir=folder.name))
+    data = os.urandom(100_001)
+    (place / "data").write_bytes(data)
+    environment = {**ENVIRONMENT, "PKG_CONFIG_LIBDIR": bundle / "lib/pkgconfig"}
+    flags = run("pkg-config", "--cflags", "--libs", "gpupipe", env=environment)
+    run("cc", bundle / "client/examples/blocking.c", "-o", place / "program", *shlex.split(flags))
+    with running_daemon() as (daemon, socket):
+        said = run(place / "program", place / "data",
+                   env={"GPUPIPE_SOCKET": socket, "LD_LIBRARY_PATH": bundle / "lib"})
+    tap.equal(said.split(), [each.hexdigest() for each in hashes_of(data)])
 
 
 def the_readmes_commands_work():
@@ -147,8 +176,7 @@ def the_readmes_commands_work():
     commands = commands.replace("/tmp/g.sock", f"{place}/socket").replace("sleep 1", "sleep 5")
     hashes = run("sh", "-ec", commands, cwd=place)
     data = (bundle / "README.md").read_bytes()
-    tap.equal(hashes.split(), [hashlib.sha256(data[i:i + BLOCK]).hexdigest()
-                               for i in range(0, len(data), BLOCK)])
+    tap.equal(hashes.split(), [each.hexdigest() for each in hashes_of(data)])
 
 
 # ---- the runner ------------------------------------------------------------------------------
@@ -246,7 +274,8 @@ def it_takes_its_tests_with_it():
 tap.main([it_is_made_and_unpacked_elsewhere, it_is_small, every_test_is_in_it,
           the_faulty_worker_is_for_its_own_daemon_alone, every_library_is_in_it_or_the_systems,
           a_worker_needs_only_the_c_library, nothing_leads_back_to_the_build,
-          programs_say_what_they_are, the_daemon_works_there, the_readmes_commands_work,
+          programs_say_what_they_are, the_daemon_works_there,
+          a_program_is_built_with_what_is_in_it, the_readmes_commands_work,
           its_tests_pass, whatever_goes_wrong_is_a_failure, what_has_no_time_left_is_a_failure,
           what_runs_alone_has_no_neighbour, nothing_is_left_running, it_takes_its_tests_with_it],
-         deadline_s=110)
+         deadline_s=280)
