@@ -1,7 +1,8 @@
 #!/bin/bash
 # Build and pass all tests, cheapest first.  Last line: N passed, N failed, N skipped.
 #
-#   bash tests/check.sh [STAGE...]    stages: format gcc asan tsan clang nocuda fuzz; default: all
+#   bash tests/check.sh [STAGE...]    stages: format gcc bench asan tsan clang nocuda fuzz
+#                                     default: all
 #   FUZZ_SECONDS=60                   how long each fuzz target runs
 #
 # Everything that is needed is installed first (see packages.sh).  Each stage has a build folder of
@@ -85,6 +86,26 @@ stage_gcc() {
     build build && run_tests build
 }
 
+# Figures to look at, and every byte checked; that a machine was busy is no failure.
+stage_bench() {
+    build build &&
+        bench runs --runs 20000 --rounds 3 --latency-runs 100 &&
+        bench inline --size 16M --rounds 3
+}
+
+bench() { # NAME ARGUMENTS...
+    local figures=build/bench_$1.txt
+
+    verdict "bench_$1" figures_of "$figures" build/tests/bench/bench_"$@" && cat "$figures"
+}
+
+figures_of() { # FILE COMMAND...
+    local file=$1
+
+    shift
+    "$@" >"$file"
+}
+
 stage_asan() {
     build build-asan -Db_sanitize=address,undefined &&
         run_tests build-asan --timeout-multiplier 3 --suite unit --suite ops --suite integration --suite library
@@ -129,7 +150,7 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=second_deadlock_stack=1
 
 packages_install build test || exit 1
-for stage in ${*:-format gcc asan tsan clang nocuda fuzz}; do
+for stage in ${*:-format gcc bench asan tsan clang nocuda fuzz}; do
     before=$n_failed
     start=$SECONDS
     "stage_$stage"
