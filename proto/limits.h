@@ -24,6 +24,8 @@
     X(USER_POOL, "user_pool", 75, "percent",                                                       \
       "of the pool for one user, with what arrives and what nobody reads: likewise")               \
     X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \
+    X(JOBS_REMEMBERED, "jobs_remembered", 256, "jobs",                                             \
+      "that have ended, of one user: later ones may still be after them")                          \
     X(JOB_SLOTS, "job_slots", 1024, "jobs",                                                        \
       "the job-block memfd that workers read parameters from")                                     \
     X(WINDOW, "window", 64, "pushes", "unanswered pushes of one job")                              \

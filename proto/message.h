@@ -154,6 +154,8 @@ struct msg_hello_result {
     struct msg_limit limits[MSG_LIMITS_MAX]; /* written from our limits.h, whatever stands here */
 };
 
+#define MSG_TOKEN_SIZE 33 /* 128 random bits in hexadecimal digits */
+
 struct msg_job_opened {
     uint64_t job;
     uint32_t credit;
