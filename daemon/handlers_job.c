@@ -184,11 +184,14 @@ static uint64_t deadline_at(const struct msg_options *options)
 
 /* Its job, and how many records it has. */
 static int start_run(struct session *session, struct prepared *prepared, uint64_t deadline_at_ns,
-                     struct failure *ret_failure)
+                     const struct msg_options *options, struct failure *ret_failure)
 {
     struct incoming *incoming = session_incoming(session);
     int r = job_create(session, prepared, deadline_at_ns, &incoming->job, ret_failure);
 
+    if (r == 0 && options != NULL) {
+        r = job_hold(incoming->job, options, ret_failure);
+    }
     if (r < 0) {
         return r;
     }
@@ -216,12 +219,33 @@ static int begin_run(struct session *session, const struct rpc_message *message,
         return r;
     }
     incoming->n_data = run.n_data;
-    return start_run(session, prepared, deadline_at(&run.options), ret_failure);
+    return start_run(session, prepared, deadline_at(&run.options), &run.options, ret_failure);
 }
 
-static int lease_run(struct incoming *incoming, struct failure *ret_failure)
+/*
+ * While it waits for room nothing more is read: not what ends this connection's jobs, either. Those
+ * that wait for one of them may have the room.
+ */
+static int refuse_to_wait(const struct job *awaited, struct failure *ret_failure)
 {
+    fail(ret_failure, STATUS_BUSY, NULL,
+         "the pool has no room for this run now, and others wait for job %llu of this connection: "
+         "end it first, or try again later",
+         (unsigned long long)awaited->id);
+    ret_failure->retry_ms = SERVER_RETRY_MS;
+    return -(int)ret_failure->status;
+}
+
+static int lease_run(struct session *session, struct failure *ret_failure)
+{
+    struct incoming *incoming = session_incoming(session);
     int r = job_lease_run(incoming->job, incoming->n_records, ret_failure);
+    const struct job *awaited =
+        r == JOB_NO_ROOM ? job_find_awaited(session_server(session), session) : NULL;
+
+    if (awaited != NULL) {
+        return refuse_to_wait(awaited, ret_failure);
+    }
 
     if (r == 0) {
         incoming->push = job_free_push(incoming->job);
@@ -240,7 +264,7 @@ int handle_run_begin(struct session *session, const struct rpc_message *message,
         r = check_user_jobs(session, ret_failure);
         r = r == 0 ? begin_run(session, message, ret_failure) : r;
     }
-    return r < 0 ? r : lease_run(incoming, ret_failure);
+    return r < 0 ? r : lease_run(session, ret_failure);
 }
 
 int handle_run_begin_again(struct session *session, const struct memo *memo,
@@ -252,9 +276,9 @@ int handle_run_begin_again(struct session *session, const struct memo *memo,
     if (incoming->job == NULL) {
         incoming->n_data = memo->n_data;
         r = check_user_jobs(session, ret_failure);
-        r = r == 0 ? start_run(session, prepared_ref(memo->prepared), 0, ret_failure) : r;
+        r = r == 0 ? start_run(session, prepared_ref(memo->prepared), 0, NULL, ret_failure) : r;
     }
-    return r < 0 ? r : lease_run(incoming, ret_failure);
+    return r < 0 ? r : lease_run(session, ret_failure);
 }
 
 int handle_run_end(struct session *session, struct failure *ret_failure)
@@ -295,6 +319,7 @@ static void describe_job(const struct job *job, struct msg_job_opened *ret_opene
         .n_in = job->prepared->op->n_in,
         .n_out = job->prepared->op->n_out,
     };
+    memcpy(ret_opened->token, job->token, sizeof(ret_opened->token));
     memcpy(ret_opened->in_size, job->prepared->shape.record_size, sizeof(ret_opened->in_size));
     memcpy(ret_opened->out_size, job->prepared->out_size, sizeof(ret_opened->out_size));
 }
@@ -341,12 +366,17 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     if (open.options.deadline_ns != 0) {
         job->deadline_at_ns = now_ns() + open.options.deadline_ns;
     }
-    r = job_lease_window(job, &open.options, ret_failure);
+    r = job_hold(job, &open.options, ret_failure);
+    if (r == 0) {
+        r = job_lease_window(job, &open.options, ret_failure);
+    }
+    if (r == 0) {
+        r = server_name_job(server, job, ret_failure);
+    }
     if (r < 0) {
         job_destroy(job);
         return r;
     }
-    server_name_job(server, job);
     server->stats.jobs_total++;
     describe_job(job, &opened);
     codec_pack_job_opened(answer_begin(&answer), message->msgid, &opened);
@@ -595,7 +625,9 @@ int handle_job_list(struct session *session, const struct rpc_message *message,
             .priority = job->flow.priority,
             .pushed = job->n_pushed,
             .done = job->n_done,
+            .held = job->after.n_held_by,
         };
+        memcpy(entries[n].token, job->token, sizeof(entries[n].token));
         snprintf(entries[n++].op, sizeof(entries[0].op), "%s", job->prepared->op->name);
     }
     codec_pack_job_list_result(answer_begin(&answer), message->msgid, entries, n);

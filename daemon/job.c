@@ -72,6 +72,7 @@ void job_destroy(struct job *job)
     if (job->session != NULL) {
         session_forget_job(job->session, job);
     }
+    job_stop_waiting(job);
     scheduler_remove(&server->scheduler, &job->flow);
     for (uint32_t i = 0; i < job->window; i++) {
         push_release(&job->pushes[i], &job->prepared->shape, server->pool);
@@ -418,6 +419,9 @@ static bool try_answer(struct job *job, struct push *push)
     if (push->n_chunks > 0 || (!is_stopped && !push_is_computed(push, &job->prepared->shape))) {
         return false;
     }
+    if (!is_stopped && job_is_held(job)) {
+        return false; /* without records it is computed all the same */
+    }
     if (!is_stopped && job->id == 0 && job->prepared->shape.leaf != 0 && !job->is_finished) {
         return false; /* a reduce run's answer carries the output */
     }
@@ -479,7 +483,8 @@ static void end_if_complete(struct job *job)
     if (job->n_done < job->n_pushed) {
         return;
     }
-    if (job->state == JOB_CLOSED && (job->prepared->shape.leaf == 0 || job->is_finished)) {
+    if (job->state == JOB_CLOSED && !job_is_held(job) &&
+        (job->prepared->shape.leaf == 0 || job->is_finished)) {
         set_state(job, JOB_DONE);
     }
     if (job->state >= JOB_DONE && !job->has_said_done && !job->is_merging) {
@@ -488,6 +493,7 @@ static void end_if_complete(struct job *job)
         }
         job->has_said_done = true;
         job_say_done(job);
+        job_note_end(job);
     }
 }
 

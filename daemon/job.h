@@ -15,12 +15,18 @@
  * A reduce op's partials are folded in leaf order by the worker, one MERGE at a time, each onto the
  * other of two places, so that a merge never reads what it writes; FINISH makes the output.
  *
- * Files: job.c (life), job_input.c (is a push welcome?), job_ring.c (pushes that lie in rings),
- * job_work.c (what the device does for it), job_answer.c (its messages).
- * Thread: the front end's loop.
+ * A job may be *after* others, which were there before it: it is held until all of them have said
+ * done, and fails if one did not end well.  While it is held it has no work, so it is not in the
+ * scheduler, and nothing of it is answered but that it is stopped.  Those that an end releases are
+ * settled later in the same turn, so that settling one job never destroys another.
+ *
+ * Files: job.c (life), job_after.c (whom it waits for), job_input.c (is a push welcome?),
+ * job_ring.c (pushes that lie in rings), job_work.c (what the device does for it), job_answer.c
+ * (its messages). Thread: the front end's loop.
  */
 #pragma once
 
+#include "daemon/after.h"
 #include "daemon/prepared.h"
 #include "daemon/push.h"
 #include "daemon/scheduler.h"
@@ -38,8 +44,9 @@ struct job {
     struct job *next, *previous; /* of the server's jobs */
     struct job *next_like;       /* with an id: see server_jobs_like() */
 
-    uint64_t id;    /* 0: a run, which no client can name */
-    uint32_t msgid; /* of a run's request */
+    uint64_t id;                /* 0: a run, which no client can name */
+    char token[MSG_TOKEN_SIZE]; /* by which others may be after it; "": a run */
+    uint32_t msgid;             /* of a run's request */
     enum job_state state;
     struct failure failure; /* why it FAILED or EXPIRED */
     uint64_t stop_seq;      /* pushes from here on get no more chunks; UINT64_MAX: none */
@@ -63,6 +70,11 @@ struct job {
     uint32_t fold_at;  /* which of the two places holds the fold */
     struct block fold; /* two places of MANIFEST_PARTIAL_SIZE */
     struct block out[LIMIT_OUT];
+
+    struct after_node after;
+    bool is_after;             /* it was to be after others, whether they have ended or not */
+    bool is_released;          /* to be settled in this turn ... */
+    struct job *next_released; /* ... with these */
 
     bool has_refused;    /* a push that came as a notification, which FAILED it ... */
     struct push refused; /* ... and is answered after all others */
@@ -123,6 +135,24 @@ void job_orphan(struct job *job);
  * end it, destroy it.  The job may be gone afterwards.
  */
 void job_settle(struct job *job);
+
+/* ---- job_after.c ---------------------------------------------------------------------------- */
+
+/*
+ * Hold a new job until those that the options name have ended.  NOT_FOUND: one of them is no job of
+ * this connection's and has no such token.  CANCELLED: one has ended already, and not well.
+ */
+int job_hold(struct job *job, const struct msg_options *options, struct failure *ret_failure);
+bool job_is_held(const struct job *job);
+/* It has said done: note how, and release those that wait for it. */
+void job_note_end(struct job *job);
+/* It will be gone, and waits for nobody. */
+void job_stop_waiting(struct job *job);
+/* Settle those that were released, and so on. */
+void jobs_settle_released(struct server *server);
+/* An open job of this connection's, which only its requests can end, and others wait for; or NULL.
+ */
+const struct job *job_find_awaited(const struct server *server, const struct session *session);
 
 /* ---- job_input.c ---------------------------------------------------------------------------- */
 

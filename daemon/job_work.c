@@ -97,6 +97,9 @@ bool job_has_work(struct job *job)
 {
     const struct push_shape *shape = &job->prepared->shape;
 
+    if (job_is_held(job)) {
+        return false;
+    }
     if (shape->leaf != 0 && !job->is_merging && (merge_push(job) != NULL || wants_finish(job))) {
         set_next(&job->flow, MANIFEST_PARTIAL_SIZE, 0, 0);
         return true;

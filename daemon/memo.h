@@ -3,8 +3,8 @@
  *
  * A client that sends many small runs mostly sends the same but for msgid and payload.  What the
  * daemon made of the words stands for them as long as it would make the same of them again: so
- * nothing is kept that has constants or a deadline, and memos are dropped when a device's state
- * changes.
+ * nothing is kept that has constants, a deadline or others to wait for, and memos are dropped when
+ * a device's state changes.
  *
  * A memo keeps a slot of the job block; where slots run out, memos give way (prepared.c).
  *

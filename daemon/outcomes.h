@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#define OUTCOMES_MAX (4 * LIMIT_JOBS_REMEMBERED) /* 96 KiB of memory.  Not tuned. */
+#define OUTCOMES_MAX (4 * LIMIT_JOBS_REMEMBERED) /* 80 KiB of memory.  Not tuned. */
 
 struct outcome {
     uint64_t job;

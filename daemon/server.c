@@ -486,13 +486,19 @@ void server_remove_job(struct server *server, struct job *job)
     forget_name(server, job);
 }
 
-void server_name_job(struct server *server, struct job *job)
+int server_name_job(struct server *server, struct job *job, struct failure *ret_failure)
 {
+    if (token_make(job->token) < 0) {
+        fail(ret_failure, STATUS_BUSY, NULL, "no random bytes for a token; try again later");
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return -(int)ret_failure->status;
+    }
     job->id = ++server->last_job_id;
     struct job **bucket = bucket_of(server, job->id);
 
     job->next_like = *bucket;
     *bucket = job;
+    return 0;
 }
 
 struct job *server_find_job(struct server *server, uint64_t id)
@@ -570,6 +576,7 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
     ret_stats->sessions = server->n_sessions;
     for (const struct job *job = server->jobs; job != NULL; job = job->next) {
         ret_stats->jobs += job->id != 0 && job->state < JOB_DONE;
+        ret_stats->jobs_held += job_is_held(job);
     }
     for (const struct constant *constant = server->constants; constant != NULL;
          constant = constant->next) {

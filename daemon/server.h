@@ -20,6 +20,7 @@
 #include "daemon/job.h"
 #include "daemon/job_slots.h"
 #include "daemon/listener.h"
+#include "daemon/outcomes.h"
 #include "daemon/pool.h"
 #include "daemon/rates.h"
 #include "daemon/scheduler.h"
@@ -58,6 +59,8 @@ struct server {
     struct job *jobs;
     struct job *jobs_by_id[SERVER_JOB_BUCKETS]; /* those that have one, by server_jobs_like() */
     uint64_t last_job_id;
+    struct job *released; /* to be settled in this turn */
+    struct outcomes outcomes;
     struct ring_pool *ring_pool;
     struct ring_link *rings;
     struct ring_link *rings_awake; /* may have descriptors, or completions to show */
@@ -107,8 +110,8 @@ void server_note_devices(struct server *server);
 
 void server_add_job(struct server *server, struct job *job);
 void server_remove_job(struct server *server, struct job *job);
-/* Give it an id, by which clients name it. */
-void server_name_job(struct server *server, struct job *job);
+/* Give it an id and a token, by which clients name it.  BUSY: there is no randomness for one. */
+int server_name_job(struct server *server, struct job *job, struct failure *ret_failure);
 struct job *server_find_job(struct server *server, uint64_t id);
 /* Jobs one of which may have this low half of an id: the others by next_like. */
 struct job *server_jobs_like(struct server *server, uint32_t id);

@@ -75,10 +75,11 @@ void server_turn(struct server *server)
     ring_links_poll(server);
     flush_dirty(server);
     do {
+        jobs_settle_released(server);
         resume_waiting(server);
         dispatch(server);
         flush_dirty(server); /* what has left may make room */
-    } while (server->has_room_come && server->waiting_first != NULL);
+    } while (server->released != NULL || (server->has_room_come && server->waiting_first != NULL));
     ring_links_publish(server); /* refusals */
 }
 

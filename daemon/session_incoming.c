@@ -47,7 +47,7 @@ void session_forget_job(struct session *session, const struct job *job)
     session->incoming.push = NULL;
     if (job->id != 0) {
         fail(&failure, STATUS_NOT_FOUND, "job", "the job ended while this push arrived");
-    } else if (job->state == JOB_EXPIRED) {
+    } else if (job->failure.status != STATUS_OK) {
         failure = job->failure;
     } else {
         fail(&failure, STATUS_CANCELLED, NULL, "the run was cancelled while it arrived");
@@ -97,7 +97,7 @@ static void remember(struct session *session, const struct words *words)
 {
     const struct job *job = session->incoming.job;
 
-    if (job->deadline_at_ns == 0) {
+    if (job->deadline_at_ns == 0 && !job->is_after) {
         memo_keep(&session->memo, words, job->prepared, session->incoming.n_data);
     }
 }

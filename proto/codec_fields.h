@@ -36,7 +36,6 @@ enum field_flags {
     FIELD_REQUIRED = 1, /* unpack: missing or nil is an error */
     FIELD_SPARSE = 2,   /* pack: left out where the value is the fallback */
     FIELD_BY_HAND = 4,  /* pack: left to the caller, see n_more of fields_pack_map() */
-    FIELD_LATER = 8,    /* unpack: known to the interface, not to this version */
 };
 
 struct field {

@@ -41,7 +41,7 @@ static bool is_fallback(const struct field *field, const void *whole)
 
 static bool is_written(const struct field *field, const void *whole)
 {
-    if (field->flags & (FIELD_LATER | FIELD_BY_HAND)) {
+    if (field->flags & FIELD_BY_HAND) {
         return false;
     }
     if (field->has != 0) {

@@ -287,9 +287,7 @@ static int unknown_key(const struct field_table *table, const msgpack_object_str
     uint32_t n_words = 0;
 
     for (uint32_t i = 0; i < table->n_fields; i++) {
-        if (!(table->fields[i].flags & FIELD_LATER)) {
-            words[n_words++] = table->fields[i].key;
-        }
+        words[n_words++] = table->fields[i].key;
     }
     if (n_words == 0) {
         words[n_words++] = "none";
@@ -414,9 +412,6 @@ static int unpack_fields(const struct field_table *table, const msgpack_object *
 
         if (is_missing) {
             r = unpack_missing(table, field, whole, ret_failure);
-        } else if (field->flags & FIELD_LATER) {
-            r = fail(ret_failure, STATUS_INVALID_PARAM, field->key,
-                     "%s \"%s\" is not in this version", table->what, field->key);
         } else {
             r = fields_unpack_value(field, values[i], whole, ret_failure);
         }

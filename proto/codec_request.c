@@ -192,6 +192,33 @@ static void pack_push_data(msgpack_packer *packer, const struct field *field, co
     }
 }
 
+/* ---- another job: its number or its token ---------------------------------------------------- */
+
+static const struct field after_job = {"", FIELD_UNSIGNED, FIELD_AT(struct msg_after, job),
+                                       .max = ID_MAX};
+static const struct field after_token = {"", FIELD_NAME, FIELD_AT(struct msg_after, token)};
+
+static int unpack_after(const struct field *field, const msgpack_object *value, void *whole,
+                        struct failure *ret_failure)
+{
+    struct msg_after *after = (void *)((uint8_t *)whole + field->offset);
+
+    if (value->type == MSGPACK_OBJECT_STR && value->via.str.size > 0) {
+        return fields_unpack_value(&after_token, value, after, ret_failure);
+    }
+    if (value->type == MSGPACK_OBJECT_STR || value->type == MSGPACK_OBJECT_NIL) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, NULL, "must be a job's number or its token");
+    }
+    return fields_unpack_value(&after_job, value, after, ret_failure);
+}
+
+static void pack_after(msgpack_packer *packer, const struct field *field, const void *whole)
+{
+    const struct msg_after *after = (const void *)((const uint8_t *)whole + field->offset);
+
+    fields_pack_value(packer, after->token[0] != '\0' ? &after_token : &after_job, after);
+}
+
 /* ---- the tables ---------------------------------------------------------------------------- */
 
 static const char *const error_forms[] = {"string", "structured"};
@@ -212,8 +239,10 @@ static const struct field_table op_list_options =
     FIELD_TABLE("option", true, struct msg_op_list, op_list_option_fields);
 
 static const struct field id_item = {"", FIELD_UNSIGNED, .size = sizeof(uint64_t), .max = ID_MAX};
+static const struct field after_item = {"", FIELD_CUSTOM, .size = sizeof(struct msg_after),
+                                        .unpack = unpack_after, .pack = pack_after};
 
-/* The options that run and job.open share; what does not exist yet is known by its name. */
+/* The options that run and job.open share. */
 #define WORK_OPTION_FIELDS                                                                         \
     {"priority",                                                                                   \
      FIELD_WORD,                                                                                   \
@@ -229,6 +258,8 @@ static const struct field id_item = {"", FIELD_UNSIGNED, .size = sizeof(uint64_t
          FIELD_WORDS(tail_names)},                                                                 \
         {"device", FIELD_NAME, FIELD_AT(struct msg_options, device), .flags = FIELD_SPARSE},       \
         {"timing", FIELD_BOOL, FIELD_AT(struct msg_options, wants_timing), .flags = FIELD_SPARSE}, \
+        {"after", FIELD_LIST, FIELD_EACH(struct msg_options, after, n_after),                      \
+         .flags = FIELD_SPARSE, .item = &after_item},                                              \
     {                                                                                              \
         "consts", FIELD_LIST, FIELD_EACH(struct msg_options, consts, n_consts),                    \
             .flags = FIELD_SPARSE, .item = &id_item                                                \
@@ -246,7 +277,6 @@ static const struct field job_option_fields[] = {
      .min = LIMIT_PUSH_LEAST, .max = LIMIT_PUSH},
     {"ordered", FIELD_NOT, FIELD_AT(struct msg_options, is_unordered), .flags = FIELD_SPARSE},
     {"inline", FIELD_NOT, FIELD_AT(struct msg_options, is_in_rings), .flags = FIELD_SPARSE},
-    {"after", .flags = FIELD_LATER},
 };
 static const struct field_table job_options =
     FIELD_TABLE("option", true, struct msg_options, job_option_fields);

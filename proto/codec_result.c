@@ -131,6 +131,7 @@ static const struct field record_size = {"", FIELD_UNSIGNED, .size = sizeof(uint
 
 static const struct field job_opened_fields[] = {
     {"job", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, job), .flags = FIELD_REQUIRED},
+    {"token", FIELD_TEXT, FIELD_AT(struct msg_job_opened, token)},
     {"credit", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, credit), .flags = FIELD_REQUIRED},
     {"max_push", FIELD_UNSIGNED, FIELD_AT(struct msg_job_opened, max_push),
      .flags = FIELD_REQUIRED},
@@ -198,6 +199,8 @@ static const struct field job_entry_fields[] = {
      FIELD_WORDS(priority_names)},
     {"pushed", FIELD_UNSIGNED, FIELD_AT(struct msg_job_entry, pushed)},
     {"done", FIELD_UNSIGNED, FIELD_AT(struct msg_job_entry, done)},
+    {"held", FIELD_UNSIGNED, FIELD_AT(struct msg_job_entry, held)},
+    {"token", FIELD_TEXT, FIELD_AT(struct msg_job_entry, token)},
 };
 static const struct field_table job_entry =
     FIELD_TABLE("key", false, struct msg_job_entry, job_entry_fields);

@@ -24,6 +24,7 @@
     X(USER_POOL, "user_pool", 75, "percent",                                                       \
       "of the pool for one user, with what arrives and what nobody reads: likewise")               \
     X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \
+    X(AFTER, "after", 16, "jobs", "that one job waits for: each costs whoever ends it a step")     \
     X(JOBS_REMEMBERED, "jobs_remembered", 256, "jobs",                                             \
       "that have ended, of one user: later ones may still be after them")                          \
     X(JOB_SLOTS, "job_slots", 1024, "jobs",                                                        \
@@ -54,7 +55,7 @@
       "a smaller ring is rounded up: registering costs by the call")                               \
     X(RING_SIZE_DEFAULT, "ring_size_default", 67108864, "bytes",                                   \
       "what is kept ready: in and out of two default windows, 4 MiB pushes")                       \
-    X(JOBS_LISTED, "jobs_listed", 256, "jobs", "one job.list: it stays within head and elements")  \
+    X(JOBS_LISTED, "jobs_listed", 192, "jobs", "one job.list: it stays within head and elements")  \
     X(UNREAD, "unread", 262144, "bytes",                                                           \
       "answers that wait, outputs aside; then the connection is not read, and loses events")       \
     X(HALF_MESSAGE, "half_message_ms", 10000, "ms",                                                \

@@ -44,6 +44,14 @@ struct msg_op {
     struct value values[LIMIT_PARAMS];
 };
 
+#define MSG_TOKEN_SIZE 33 /* 128 random bits in hexadecimal digits */
+
+/* Another job: by its token, or if that is "" by its number, which only its own connection has. */
+struct msg_after {
+    uint64_t job;
+    char token[MSG_TOKEN_SIZE];
+};
+
 /* The options of run and job.open; `has_` fields tell "not said" from a value. */
 struct msg_options {
     enum priority priority; /* default: normal */
@@ -54,10 +62,12 @@ struct msg_options {
     bool wants_timing;
     uint32_t n_consts;
     uint64_t consts[LIMIT_CONSTS]; /* their ids, in the order of the manifest */
-    uint32_t window;               /* job.open; 0 = default */
-    uint64_t max_push;             /* job.open; 0 = default */
-    bool is_unordered;             /* job.open; ordered = false */
-    bool is_in_rings;              /* job.open; inline = false: all its data lie in rings */
+    uint32_t n_after;
+    struct msg_after after[LIMIT_AFTER]; /* that must have ended before it begins */
+    uint32_t window;                     /* job.open; 0 = default */
+    uint64_t max_push;                   /* job.open; 0 = default */
+    bool is_unordered;                   /* job.open; ordered = false */
+    bool is_in_rings;                    /* job.open; inline = false: all its data lie in rings */
 };
 
 struct msg_run {
@@ -154,10 +164,9 @@ struct msg_hello_result {
     struct msg_limit limits[MSG_LIMITS_MAX]; /* written from our limits.h, whatever stands here */
 };
 
-#define MSG_TOKEN_SIZE 33 /* 128 random bits in hexadecimal digits */
-
 struct msg_job_opened {
     uint64_t job;
+    char token[MSG_TOKEN_SIZE]; /* with which others may be after it */
     uint32_t credit;
     uint64_t max_push;      /* bytes of any one array of one push, at most */
     uint64_t push_multiple; /* every push but the last has a multiple of this many records */
@@ -251,6 +260,8 @@ struct msg_job_entry { /* one row of job.list */
     enum priority priority;
     uint64_t pushed;
     uint64_t done;
+    uint32_t held; /* by so many others that it is after */
+    char token[MSG_TOKEN_SIZE];
 };
 
 struct msg_job_done { /* the notification job.done */
@@ -289,6 +300,7 @@ struct msg_device {
     X(sessions_total, "connections accepted")                                                      \
     X(sessions_refused, "connections refused: too many are open")                                  \
     X(jobs, "open jobs now")                                                                       \
+    X(jobs_held, "jobs and runs now that wait for others to end")                                  \
     X(jobs_total, "jobs opened")                                                                   \
     X(runs_total, "run requests accepted")                                                         \
     X(pushes_total, "pushes accepted, runs included")                                              \

@@ -45,7 +45,8 @@ static void test_run_with_everything(void)
     CHECK_EQ(codec_unpack_run(
                  params_from("['saxpy', {'a': 2.5, 'mode': 'fast', 'n': -7}, {'priority': 'urgent',"
                              " 'deadline_ns': 5000000000, 'require': 'gpu', 'tail': 'short',"
-                             " 'device': 'cuda1', 'timing': true, 'consts': [7, 9007199254740991]},"
+                             " 'device': 'cuda1', 'timing': true, 'consts': [7, 9007199254740991],"
+                             " 'after': [5, '0123456789abcdef0123456789abcdef', 0]},"
                              " [nil, nil]]"),
                  &msg, &failure),
              0);
@@ -67,6 +68,12 @@ static void test_run_with_everything(void)
     CHECK_EQ(msg.options.n_consts, 2);
     CHECK_EQ(msg.options.consts[0], 7);
     CHECK_EQ(msg.options.consts[1], (UINT64_C(1) << 53) - 1);
+    CHECK_EQ(msg.options.n_after, 3);
+    CHECK_EQ(msg.options.after[0].job, 5);
+    CHECK_STR(msg.options.after[0].token, "");
+    CHECK_STR(msg.options.after[1].token, "0123456789abcdef0123456789abcdef");
+    CHECK_STR(msg.options.after[2].token, "");
+    CHECK_EQ(msg.options.after[2].job, 0);
     CHECK_EQ(msg.n_data, 2);
 }
 
@@ -89,6 +96,7 @@ static void test_run_with_defaults(void)
         CHECK_STR(msg.options.device, "");
         CHECK(!msg.options.wants_timing);
         CHECK_EQ(msg.options.n_consts, 0);
+        CHECK_EQ(msg.options.n_after, 0);
         CHECK_EQ(msg.n_data, 0);
     }
 }
@@ -208,11 +216,15 @@ static const struct refusal refusals[] = {
      "option \"api\" stands there twice"},
     {RUN, "['copy', {}, {'window': 4}]", STATUS_INVALID_PARAM, "window",
      "no option \"window\"; there is priority, deadline_ns, require, tail, device, timing, "
-     "consts"},
+     "after, consts"},
     {CONST_PUT, "[{'device': 1}, [nil]]", STATUS_INVALID_PARAM, "device",
      "no option \"device\"; there is none"},
-    {OPEN, "['copy', {}, {'after': [1]}]", STATUS_INVALID_PARAM, "after",
-     "option \"after\" is not in this version"},
+    {OPEN, "['copy', {}, {'after': [1, '']}]", STATUS_INVALID_PARAM, "after",
+     "option \"after\": must be a job's number or its token"},
+    {OPEN, "['copy', {}, {'after': [1.5]}]", STATUS_INVALID_PARAM, "after",
+     "option \"after\": must be an integer, not a float"},
+    {RUN, "['copy', {}, {'after': ['0123456789012345678901234567890123']}]", STATUS_RANGE, "after",
+     "option \"after\": 34 bytes are more than 32"},
     {PUSH, "[1, 0, {'out': [[1, 64]]}]", STATUS_INVALID_PARAM, "out",
      "option \"out\": must be [ring, offset, length]"},
     {PUSH, "[1, 0, {'out': [[1, 64, 1], [1, 64, 1], [1, 64, 1]]}]", STATUS_INVALID_PARAM, "out",
@@ -386,11 +398,16 @@ static void test_packed_requests(void)
                   "{\"priority\"=>\"urgent\", \"tail\"=>\"zero\", \"consts\"=>[5, 77]}, "
                   "[\"one\", \"two\"]]]");
 
-    open.options = (struct msg_options){
-        .priority = PRIORITY_NORMAL, .window = 3, .is_unordered = true, .wants_timing = true};
+    open.options = (struct msg_options){.priority = PRIORITY_NORMAL,
+                                        .window = 3,
+                                        .is_unordered = true,
+                                        .wants_timing = true,
+                                        .n_after = 2,
+                                        .after = {{.job = 8}, {.job = 9, .token = "0f"}}};
     codec_pack_job_open(&packer, 5, &open);
-    check_printed("[0, 5, \"job.open\", [\"sum\", {}, "
-                  "{\"timing\"=>true, \"window\"=>3, \"ordered\"=>false}]]");
+    check_printed(
+        "[0, 5, \"job.open\", [\"sum\", {}, "
+        "{\"timing\"=>true, \"after\"=>[8, \"0f\"], \"window\"=>3, \"ordered\"=>false}]]");
     codec_pack_job_push(&packer, 6, &push);
     msgpack_pack_bin_with_body(&packer, "x", 1);
     check_printed("[0, 6, \"job.push\", [5, 6, {\"n\"=>0}, [\"x\"]]]");

@@ -177,6 +177,7 @@ static void test_job_done(void)
 static void test_job_results_of_requests(void)
 {
     const struct msg_job_opened msg = {.job = 9,
+                                       .token = "0123456789abcdef0123456789abcdef",
                                        .credit = 3,
                                        .max_push = 4194304,
                                        .push_multiple = 1024,
@@ -194,7 +195,8 @@ static void test_job_results_of_requests(void)
     memset(&read, 0xa5, sizeof(read));
     CHECK_EQ(codec_unpack_job_opened(&parse_packed()->result, &read, &failure), 0);
     CHECK_MEM(&read, &msg, sizeof(msg));
-    check_printed("[1, 5, nil, {\"job\"=>9, \"credit\"=>3, \"max_push\"=>4194304, "
+    check_printed("[1, 5, nil, {\"job\"=>9, \"token\"=>\"0123456789abcdef0123456789abcdef\", "
+                  "\"credit\"=>3, \"max_push\"=>4194304, "
                   "\"push_multiple\"=>1024, \"in_size\"=>[4, 8], \"out_size\"=>[4]}]");
     codec_pack_job_closed(&packer, 6, &(struct msg_job_closed){.pushed = 12});
     CHECK_EQ(codec_unpack_job_closed(&parse_packed()->result, &closed, &failure), 0);
@@ -218,7 +220,7 @@ static void test_job_results_of_requests(void)
 static void test_job_list_result(void)
 {
     const struct msg_job_entry entries[] = {
-        {1, "saxpy", JOB_OPEN, PRIORITY_URGENT, 5, 3},
+        {1, "saxpy", JOB_OPEN, PRIORITY_URGENT, 5, 3, 2, "0123456789abcdef0123456789abcdef"},
         {2, "sum", JOB_EXPIRED, PRIORITY_BULK, 1, 1},
     };
     struct msg_job_entry *read = NULL;
