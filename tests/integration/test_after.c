@@ -461,6 +461,289 @@ static void test_after_one_whose_worker_is_killed(void)
     check_bad_end(WORKER_KILLED, "failed: DEVICE_LOST: ");
 }
 
+/* ---- ends before the wait -------------------------------------------------------------------- */
+
+static void test_after_one_that_has_ended_well(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *gone = wire_connect(harness_socket(daemon));
+    const char *words = "['copy', {size: 4096}, {after: [%s, %lu]}, [%b]]";
+    const void *data = random_new(SIZE);
+    uint64_t foreign, job = open_job(wire, "");
+    char token[33];
+
+    snprintf(token, sizeof(token), "%s", open_with_token(gone, &foreign));
+    wire_call(gone, "job.close", "[%lu]", foreign);
+    check_done(gone, foreign, "done");
+    wire_close(gone);
+    wire_call(wire, "job.close", "[%lu]", job);
+    check_done(wire, job, "done");
+    HARNESS_WAIT(stat_of(wire, "sessions") == 1);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK_MEM(wire_output(wire_call(wire, "run", words, token, job, data, (size_t)SIZE), SIZE),
+                  data, SIZE);
+    }
+    /* This user ends as many as are remembered: the first is not, the last is. */
+    for (unsigned i = 0; i < LIMIT_JOBS_REMEMBERED; i++) {
+        foreign = open_job(wire, "");
+        wire_call(wire, "job.close", "[%lu]", foreign);
+        check_done(wire, foreign, "done");
+    }
+    wire_refused(wire, "NOT_FOUND", "no job has this token, or it ended too long ago", "run", words,
+                 token, job, data, (size_t)SIZE);
+    wire_refused(wire, "NOT_FOUND", "or it ended too long ago", "run",
+                 "['copy', {}, {after: [%lu]}, [<1>]]", job);
+    wire_call(wire, "run", "['copy', {}, {after: [%lu]}, [<1>]]", foreign);
+}
+
+/* ---- what is held ---------------------------------------------------------------------------- */
+
+static void test_what_is_held_can_be_cancelled(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t first = open_job(wire, ""), job = open_after(wire, first);
+
+    push(wire, job, 0, data);
+    CHECK_STR(wire_text(wire_call(wire, "job.cancel", "[%lu]", job), "state"), "cancelled");
+    CHECK_STR(wire_error(wire_find(wire_notification(wire, "job.result"), "2.error")).name,
+              "CANCELLED");
+    check_done(wire, job, "cancelled");
+    CHECK_EQ(stat_of(wire, "jobs_held"), 0);
+    push(wire, first, 0, data);
+    check_result(wire, first, 0, data);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+}
+
+static void test_deadlines_go_on_while_held(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t first = open_job(wire, "");
+    uint32_t run =
+        wire_send(wire, "run", "['copy', {}, {after: [%lu], deadline_ns: 50000000}, [<9>]]", first);
+
+    wire_error_is(wire, run, "DEADLINE", "the deadline passed");
+    CHECK_EQ(stat_of(wire, "jobs_held"), 0);
+    push(wire, first, 0, data);
+    check_result(wire, first, 0, data);
+}
+
+/* What it was sent before it failed for itself is still its to compute, when its turn comes. */
+static void test_what_fails_while_held_answers_later(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t first = open_job(wire, ""), job = open_after(wire, first);
+
+    push(wire, job, 0, data);
+    wire_notify(wire, "job.push", "[%lu, 1, {}, [<6000>]]", job);
+    CHECK_EQ(held(wire, job), 1);
+    CHECK_EQ(wire_held(wire), 0);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+    check_result(wire, job, 0, data);
+    CHECK_STR(wire_error(wire_find(wire_notification(wire, "job.result"), "2.error")).name,
+              "RANGE");
+    check_done(wire, job, "failed");
+}
+
+/* A sum of nothing has work, too: one record is made of it. */
+static void test_a_reduce_op_waits_with_its_end(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    uint64_t first = open_job(wire, "");
+    uint64_t job = (uint64_t)wire_number(
+        wire_call(wire, "job.open", "['sum', {}, {" SMALL ", after: [%lu]}]", first), "job");
+    size_t size;
+
+    wire_call(wire, "job.close", "[%lu]", job);
+    CHECK_EQ(held(wire, job), 1);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+    const msgpack_object *done = wire_notification(wire, "job.done");
+    CHECK_STR(wire_text(done, "1.state"), "done");
+    wire_bytes(done, "1.out.0", &size);
+    CHECK_GT(size, 0);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+/* All the pushes that it may have unanswered, and one that is refused; then no more. */
+static void fill_window(struct wire *wire, const msgpack_object *opened)
+{
+    uint64_t job = (uint64_t)wire_number(opened, "job"), size = wire_number(opened, "max_push");
+    uint64_t credit = (uint64_t)wire_number(opened, "credit");
+    const void *data = random_new(size);
+
+    for (uint64_t seq = 0; seq < credit; seq++) {
+        wire_notify(wire, "job.push", "[%lu, %lu, {}, [%b]]", job, seq, data, (size_t)size);
+    }
+    wire_refused(wire, "NO_CREDIT", "", "job.push", "[%lu, %lu, {}, [<4096>]]", job, credit);
+    wire_call(wire, "job.close", "[%lu]", job);
+}
+
+/*
+ * The smallest pool, and as many waiters as it has room for, each with all its pushes: the job that
+ * they wait for has what it needs since it was opened.
+ */
+static void test_waiters_leave_room_for_whom_they_wait(void)
+{
+    enum { MOST = LIMIT_JOBS };
+    struct harness *daemon = harness_start("--pinned-pool", "64M");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t first = open_job(wire, "");
+    unsigned n = 0;
+
+    for (; n < MOST; n++) {
+        uint32_t msgid = wire_send(wire, "job.open",
+                                   "['copy', {size: 4096}, {window: 8, max_push: 262144, after: "
+                                   "[%lu]}]",
+                                   first);
+        const msgpack_object *response = wire_response(wire, msgid);
+
+        if (wire_find(response, "2")->type != MSGPACK_OBJECT_NIL) {
+            break;
+        }
+        fill_window(wire, wire_find(response, "3"));
+    }
+    printf("# %u waiters have all but all of the pool\n", n);
+    CHECK_GT(n, 4);
+    for (uint64_t seq = 0; seq < 5; seq++) {
+        push(wire, first, seq, data);
+        check_result(wire, first, seq, data);
+    }
+    CHECK_EQ(stat_of(wire, "jobs_held"), n);
+    CHECK_EQ(stat_of(wire, "chunks_waiting_normal"), 0);
+    wire_call(wire, "job.close", "[%lu]", first);
+    for (unsigned i = 0; i < n + 1; i++) {
+        CHECK_STR(wire_text(wire_notification(wire, "job.done"), "1.state"), "done");
+    }
+    CHECK_EQ(stat_of(wire, "jobs_held"), 0);
+    wire_check_works(wire);
+}
+
+/* Jobs with these options until there is no room for the least of them. */
+static void hold_all(struct wire *wire, const char *options)
+{
+    char words[128];
+
+    snprintf(words, sizeof(words), "['copy', {size: 4096}, {window: 64%s}]", options);
+    for (;;) {
+        uint32_t msgid = wire_send(wire, "job.open", words);
+
+        if (wire_find(wire_response(wire, msgid), "2")->type != MSGPACK_OBJECT_NIL) {
+            return;
+        }
+    }
+}
+
+/* Whoever waits has the room that a run wants: who is to end the wait is read on from. */
+static void test_a_run_does_not_wait_for_who_waits_for_it(void)
+{
+    struct harness *daemon = harness_start("--pinned-pool", "64M");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    const char *words = "['copy', {size: 4096}, {}, [%b]]";
+    const void *data = random_new(SIZE);
+    char options[64];
+    uint64_t first;
+
+    snprintf(options, sizeof(options), ", after: ['%s']", open_with_token(wire, &first));
+    hold_all(other, options);
+    wire_refused(wire, "BUSY", "others wait for job", "run", words, data, (size_t)SIZE);
+    push(wire, first, 0, data);
+    check_result(wire, first, 0, data);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+    CHECK_EQ(stat_of(wire, "jobs_held"), 0);
+    wire_close(other);
+    CHECK_MEM(wire_output(wire_call(wire, "run", words, data, (size_t)SIZE), SIZE), data, SIZE);
+}
+
+/* The same where the run was there before anybody waited. */
+static void test_a_run_that_waits_gives_up_when_it_is_awaited(void)
+{
+    struct harness *daemon = harness_start("--pinned-pool", "64M");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *holder = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    char token[33];
+    uint64_t first, job;
+
+    snprintf(token, sizeof(token), "%s", open_with_token(wire, &first));
+    hold_all(holder, "");
+    uint32_t run = wire_send(wire, "run", "['copy', {}, {}, [<65536>]]"); /* fits a socket */
+    HARNESS_WAIT(stat_of(holder, "pool_waiting") == 1);
+    job = (uint64_t)wire_number(
+        wire_call(other, "job.open", "['copy', {}, {inline: false, after: [%s]}]", token), "job");
+    wire_error_is(wire, run, "BUSY", "others wait for job");
+    wire_call(other, "job.close", "[%lu]", job);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+    check_done(other, job, "done");
+}
+
+/* ---- two users ------------------------------------------------------------------------------- */
+
+enum { ONE = 61001, OTHER = 61002 }; /* uids that nobody has */
+
+static struct wire *connect_as(struct harness *daemon, uid_t uid)
+{
+    struct wire *wire;
+
+    CHECK_EQ(seteuid(uid), 0);
+    wire = wire_connect(harness_socket(daemon));
+    CHECK_EQ(seteuid(0), 0);
+    return wire;
+}
+
+static void be_root_again(void *arg)
+{
+    (void)arg;
+    if (seteuid(0) < 0) {
+        abort();
+    }
+}
+
+/* It lets one user wait for another's job, and learn that it failed, but neither end it nor read
+ * what is said of it. */
+static void test_a_token_is_for_another_user(void)
+{
+    struct harness *daemon = harness_start();
+    const void *data = random_new(SIZE);
+    char token[33];
+    uint64_t first, job;
+
+    if (geteuid() != 0) {
+        CHECK_SKIP("needs root, to be two users");
+    }
+    check_at_end(be_root_again, NULL);
+    CHECK_EQ(chmod(harness_folder(daemon), 0711), 0);
+    CHECK_EQ(chmod(harness_socket(daemon), 0666), 0);
+    struct wire *wire = connect_as(daemon, ONE), *other = connect_as(daemon, OTHER);
+
+    snprintf(token, sizeof(token), "%s", open_with_token(wire, &first));
+    job = (uint64_t)wire_number(
+        wire_call(other, "job.open", "['copy', {size: 4096}, {" SMALL ", after: [%s]}]", token),
+        "job");
+    wire_refused(other, "NOT_YOURS", "another connection's", "job.cancel", "[%lu]", first);
+    CHECK_EQ(wire_count(wire_call(other, "job.list", "[{all: true}]"), ""), 1);
+    push(other, job, 0, data);
+    wire_notify(wire, "job.push", "[%lu, 0, {}, [<6000>]]", first);
+    const msgpack_object *error = wire_find(wire_notification(other, "job.result"), "2.error");
+    check_not_begun(error, first, "failed: RANGE");
+    CHECK(strstr(wire_error(error).message, "RANGE:") == NULL);
+    check_done(other, job, "failed");
+}
+
 CHECK_MAIN(CHECK_TEST(test_each_reads_what_the_one_before_wrote), CHECK_TEST(test_a_run_waits),
            CHECK_TEST(test_the_same_words_again_wait_again),
            CHECK_TEST(test_what_has_nothing_to_do_waits_as_well),
@@ -470,4 +753,13 @@ CHECK_MAIN(CHECK_TEST(test_each_reads_what_the_one_before_wrote), CHECK_TEST(tes
            CHECK_TEST(test_itself_and_other_nonsense), CHECK_TEST(test_after_one_that_is_cancelled),
            CHECK_TEST(test_after_one_that_fails), CHECK_TEST(test_after_one_that_is_late),
            CHECK_TEST(test_after_one_whose_connection_ends),
-           CHECK_TEST(test_after_one_whose_worker_is_killed))
+           CHECK_TEST(test_after_one_whose_worker_is_killed),
+           CHECK_TEST(test_after_one_that_has_ended_well),
+           CHECK_TEST(test_what_is_held_can_be_cancelled),
+           CHECK_TEST(test_deadlines_go_on_while_held),
+           CHECK_TEST(test_what_fails_while_held_answers_later),
+           CHECK_TEST(test_a_reduce_op_waits_with_its_end),
+           CHECK_TEST(test_waiters_leave_room_for_whom_they_wait),
+           CHECK_TEST(test_a_run_does_not_wait_for_who_waits_for_it),
+           CHECK_TEST(test_a_run_that_waits_gives_up_when_it_is_awaited),
+           CHECK_TEST(test_a_token_is_for_another_user))
