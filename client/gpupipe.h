@@ -239,6 +239,15 @@ struct gpupipe_job_opts {
     struct gpupipe_ring *ring; /* where all arrays of all pushes lie; NULL: anywhere */
 
     int no_ring; /* gpupipe_run(): send the data through the socket, whatever their size */
+
+    /*
+     * Jobs that must have ended before this work begins, by their tokens (gpupipe_job_token());
+     * they may be other programs'.  It fails with CANCELLED if one of them ends other than well.
+     * gpupipe_run() blocks meanwhile: call gpupipe_job_end() for those of the same thread before
+     * (else MISUSE, where it sees that).
+     */
+    const char *const *after;
+    uint32_t n_after;
 };
 
 /* ---- rings --------------------------------------------------------------------------------- */
@@ -371,6 +380,9 @@ void gpupipe_job_free(struct gpupipe_job *job);
 
 /* The job's number at the daemon, as `gpupipe-cli job list` shows it. */
 uint64_t gpupipe_job_id(const struct gpupipe_job *job);
+/* What to name it by in gpupipe_job_opts.after, in this program or any that is given it: it lets
+ * its holder wait for the job, and nothing else.  Lives as long as the job. */
+const char *gpupipe_job_token(const struct gpupipe_job *job);
 
 /*
  * Bytes of one record of an input, or of an output (is_output); of one element, where an input's

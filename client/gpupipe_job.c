@@ -478,6 +478,11 @@ uint64_t gpupipe_job_id(const struct gpupipe_job *job)
     return job->shape.job;
 }
 
+const char *gpupipe_job_token(const struct gpupipe_job *job)
+{
+    return job->shape.token;
+}
+
 uint32_t gpupipe_record_size(const struct gpupipe_job *job, int is_output, uint32_t index)
 {
     if (index >= (is_output ? job->shape.n_out : job->shape.n_in)) {

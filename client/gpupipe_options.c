@@ -70,6 +70,27 @@ int job_take_op(const char *op, const struct gpupipe_value *values, uint32_t n_v
     return rc;
 }
 
+static int take_after(const struct gpupipe_job_opts *opts, struct msg_options *ret_options,
+                      struct failure *ret_failure)
+{
+    if (opts->n_after > LIMIT_AFTER) {
+        return fail(ret_failure, STATUS_RANGE, "after", "%u jobs to wait for are more than %d",
+                    opts->n_after, LIMIT_AFTER);
+    }
+    for (uint32_t i = 0; i < opts->n_after; i++) {
+        struct msg_after *after = &ret_options->after[i];
+
+        if (opts->after[i] == NULL || opts->after[i][0] == '\0') {
+            return fail(ret_failure, STATUS_MISUSE, "after", "a token is missing");
+        }
+        if (!take_name(after->token, sizeof(after->token), opts->after[i])) {
+            return fail(ret_failure, STATUS_NOT_FOUND, "after", "no job has a token that long");
+        }
+    }
+    ret_options->n_after = opts->n_after;
+    return 0;
+}
+
 #define OPTS_LEAST offsetof(struct gpupipe_job_opts, ring) /* the first version's */
 
 int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *ret_options,
@@ -110,5 +131,5 @@ int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *re
         return fail(ret_failure, STATUS_NO_DEVICE, "device", "no device has a name that long");
     }
     *ret_route = (struct job_route){.ring = mine.ring, .is_ring_forbidden = mine.no_ring != 0};
-    return 0;
+    return take_after(&mine, ret_options, ret_failure);
 }

@@ -11,6 +11,8 @@
 #include "proto/codec.h"
 #include "proto/util.h"
 
+#include <string.h>
+
 static void on_run_answer(struct call *call, const msgpack_object *result,
                           const struct failure *failure)
 {
@@ -82,6 +84,24 @@ static int run(struct gpupipe *gpupipe, const struct msg_run *msg, const struct 
     return 0;
 }
 
+/* What this thread has yet to end does not while it blocks. */
+static int check_after(const struct gpupipe *gpupipe, const struct msg_options *options,
+                       struct failure *ret_failure)
+{
+    for (const struct gpupipe_job *job = gpupipe->jobs; job != NULL; job = job->next) {
+        bool is_left_open = !job->is_lost && !job->has_done && (!job->is_ended || job->wants_close);
+
+        for (uint32_t i = 0; is_left_open && i < options->n_after; i++) {
+            if (strcmp(options->after[i].token, job->shape.token) == 0) {
+                return fail(ret_failure, STATUS_MISUSE, "after",
+                            "a run would wait for ever for a job of this connection that has yet "
+                            "to be ended: call gpupipe_job_end(), and reap what is in its ring");
+            }
+        }
+    }
+    return 0;
+}
+
 int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_value *values,
                 uint32_t n_values, const struct gpupipe_job_opts *opts,
                 const struct gpupipe_desc *desc, struct gpupipe_completion *ret_completion)
@@ -104,6 +124,9 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
     }
     if (rc == 0) {
         rc = connection_check(gpupipe, &failure);
+    }
+    if (rc == 0) {
+        rc = check_after(gpupipe, &msg.options, &failure);
     }
     if (rc == 0) {
         rc = route.is_ring_forbidden ? 0 : run_in_ring(gpupipe, &msg, &mine, &flight, &failure);

@@ -17,10 +17,11 @@
 
 static json_t *entry_to_json(const struct msg_job_entry *entry)
 {
-    return json_pack("{s:I, s:s, s:s, s:s, s:I, s:I}", "job", (json_int_t)entry->job, "op",
-                     entry->op, "state", job_state_names[entry->state], "priority",
+    return json_pack("{s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:s}", "job", (json_int_t)entry->job,
+                     "op", entry->op, "state", job_state_names[entry->state], "priority",
                      priority_names[entry->priority], "pushed", (json_int_t)entry->pushed, "done",
-                     (json_int_t)entry->done);
+                     (json_int_t)entry->done, "held", (json_int_t)entry->held, "token",
+                     entry->token);
 }
 
 static int print_json(const struct msg_job_entry *entries, uint32_t n_entries)
@@ -36,13 +37,19 @@ static int print_json(const struct msg_job_entry *entries, uint32_t n_entries)
 static int print_table(const struct msg_job_entry *entries, uint32_t n_entries)
 {
     static const struct table_column columns[] = {
-        {"JOB", .is_number = true},  {"OP"}, {"STATE"}, {"PRIORITY"}, {"PUSHED", .is_number = true},
+        {"JOB", .is_number = true},
+        {"OP"},
+        {"STATE"},
+        {"PRIORITY"},
+        {"PUSHED", .is_number = true},
         {"DONE", .is_number = true},
+        {"HELD", .is_number = true},
+        {"TOKEN"},
     };
     struct libscols_table *table = table_create(columns, ARRAY_SIZE(columns));
 
     for (uint32_t i = 0; i < n_entries; i++) {
-        char job[NUMBER_SIZE], pushed[NUMBER_SIZE], done[NUMBER_SIZE];
+        char job[NUMBER_SIZE], pushed[NUMBER_SIZE], done[NUMBER_SIZE], held[NUMBER_SIZE];
         const char *const texts[] = {
             job,
             entries[i].op,
@@ -50,11 +57,14 @@ static int print_table(const struct msg_job_entry *entries, uint32_t n_entries)
             priority_names[entries[i].priority],
             pushed,
             done,
+            held,
+            entries[i].token,
         };
 
         snprintf(job, sizeof(job), "%" PRIu64, entries[i].job);
         snprintf(pushed, sizeof(pushed), "%" PRIu64, entries[i].pushed);
         snprintf(done, sizeof(done), "%" PRIu64, entries[i].done);
+        snprintf(held, sizeof(held), "%" PRIu32, entries[i].held);
         table_add(table, texts, ARRAY_SIZE(texts));
     }
     return table_print(table);

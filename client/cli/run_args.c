@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum run_option {
-    OPTION_CHUNK = OPTION_FIRST,
+    OPTION_AFTER = OPTION_FIRST,
+    OPTION_CHUNK,
     OPTION_DEADLINE,
     OPTION_DEVICE,
     OPTION_FORMAT,
@@ -30,6 +31,21 @@ static int add(const char **list, uint32_t *n_list, uint32_t n_most, const char 
         return cli_usage("%s %s: no op takes more than %u", option, optarg, n_most);
     }
     list[(*n_list)++] = optarg;
+    return CLI_OK;
+}
+
+static int take_after(struct run_args *args)
+{
+    struct msg_after *after = &args->options.after[args->options.n_after];
+
+    if (args->options.n_after == LIMIT_AFTER) {
+        return cli_usage("--after %s: a run waits for at most %d jobs", optarg, LIMIT_AFTER);
+    }
+    if (strlen(optarg) != MSG_TOKEN_SIZE - 1) {
+        return cli_usage("--after %s: that is no token; 'gpupipe-cli job list' shows them", optarg);
+    }
+    memcpy(after->token, optarg, MSG_TOKEN_SIZE);
+    args->options.n_after++;
     return CLI_OK;
 }
 
@@ -98,6 +114,8 @@ static int take_option(struct cli *cli, int option, char **argv, struct run_args
         return add(args->outputs, &args->n_outputs, LIMIT_OUT, "-o");
     case 'p':
         return add(args->params, &args->n_params, LIMIT_PARAMS, "-p");
+    case OPTION_AFTER:
+        return take_after(args);
     case OPTION_CHUNK:
         return take_chunk(args);
     case OPTION_DEADLINE:
@@ -129,6 +147,7 @@ static int take_option(struct cli *cli, int option, char **argv, struct run_args
 int run_args_parse(struct cli *cli, int argc, char **argv, struct run_args *args)
 {
     static const struct option options[] = {
+        {"after", required_argument, NULL, OPTION_AFTER},
         {"chunk", required_argument, NULL, OPTION_CHUNK},
         {"deadline", required_argument, NULL, OPTION_DEADLINE},
         {"device", required_argument, NULL, OPTION_DEVICE},
@@ -164,6 +183,9 @@ int run_args_parse(struct cli *cli, int argc, char **argv, struct run_args *args
     }
     if (args->is_private && cli->socket_path != NULL) {
         return cli_usage("--private starts a daemon, and --socket names another");
+    }
+    if (args->is_private && args->options.n_after > 0) {
+        return cli_usage("--private starts a daemon, and --after names a job of another");
     }
     args->op = argv[optind];
     return CLI_OK;

@@ -205,9 +205,10 @@ static int report_push(struct stream *stream, const struct gpupipe_error *error)
         }
         (void)gpupipe_dispatch(stream->gpupipe, SIGNAL_MS);
     }
-    /* CANCELLED may be our own doing, but not of a job that a push has found gone before. */
+    /* CANCELLED may be our own doing, but not of a job that a push has found gone, or ending. */
     if (outcome.error != NULL &&
-        (outcome.status != GPUPIPE_ERROR_CANCELLED || error->status == GPUPIPE_ERROR_NOT_FOUND)) {
+        (outcome.status != GPUPIPE_ERROR_CANCELLED || error->status == GPUPIPE_ERROR_NOT_FOUND ||
+         error->status == GPUPIPE_ERROR_CANCELLED)) {
         return report(stream, outcome.error);
     }
     return report(stream, error);
