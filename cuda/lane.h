@@ -231,18 +231,18 @@ GP_INLINE void lane_set_16(lane_i16 *x, uint32_t lane, int16_t value)
     (*x)[lane] = value;
 }
 
-/* One instruction: gcc 12 finds it in the loop, clang 14 does not. */
 GP_INLINE lane_i16 lane_max_16(lane_i16 x, lane_i16 y)
 {
-#ifdef __clang__
-    return __builtin_elementwise_max(x, y);
-#else
-    lane_i16 most;
+#if !defined(__x86_64__)
+    const lane_i16 is_more = x > y;
 
-    for (uint32_t lane = 0; lane < GP_LANES_16; lane++) {
-        most[lane] = x[lane] > y[lane] ? x[lane] : y[lane];
-    }
-    return most;
+    return (x & is_more) | (y & ~is_more);
+#elif GP_LANES == 4
+    return (lane_i16)_mm_max_epi16((__m128i)x, (__m128i)y);
+#elif GP_LANES == 8
+    return (lane_i16)_mm256_max_epi16((__m256i)x, (__m256i)y);
+#else
+    return (lane_i16)_mm512_max_epi16((__m512i)x, (__m512i)y);
 #endif
 }
 
