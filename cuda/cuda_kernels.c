@@ -50,28 +50,29 @@ struct shape {
 /* ---- kinds --------------------------------------------------------------------------------- */
 
 /*
- * Where min_parallel says that a record is a lane's long work, few records are spread over many
- * processors in small blocks.  Otherwise a step may be as small as a byte, and a thread has a few
- * of them at most: urgent kernels begin when a block ends, so a grid no larger than the device
- * would make them wait for all of a bulk kernel.
+ * Where min_parallel says that a record is a lane's long work, or that of n_members, few records
+ * are spread over many processors in small blocks.  Otherwise a step may be as small as a byte, and
+ * a thread has a few of them at most: urgent kernels begin when a block ends, so a grid no larger
+ * than the device would make them wait for all of a bulk kernel.
  */
 static struct shape map_shape(const struct cuda_kernels *kernels, const struct op_code *code,
                               const struct cuda_launch *launch)
 {
-    uint64_t n_records = 0, n_each;
+    uint64_t n_members = 0, n_each;
     uint32_t n_threads;
 
     for (uint32_t i = 0; i < launch->n_chunks; i++) {
-        n_records = MAX(n_records, (uint64_t)launch->chunks[i].n_records);
+        n_members = MAX(n_members, (uint64_t)launch->chunks[i].n_records);
     }
+    n_members *= MAX(code->n_members, 1u);
     if (code->manifest->min_parallel == 1) {
         return (struct shape){
             (uint32_t)MIN(div_round_up(launch->n_bytes, N_THREADS * N_BYTES), (uint64_t)INT32_MAX),
             N_THREADS};
     }
-    n_each = MAX(div_round_up(n_records * launch->n_chunks, kernels->n_processors), UINT64_C(1));
+    n_each = MAX(div_round_up(n_members * launch->n_chunks, kernels->n_processors), UINT64_C(1));
     n_threads = (uint32_t)MIN(div_round_up(n_each, WARP) * WARP, (uint64_t)N_THREADS);
-    return (struct shape){(uint32_t)MIN(div_round_up(n_records, n_threads),
+    return (struct shape){(uint32_t)MIN(div_round_up(n_members, n_threads),
                                         (uint64_t)kernels->n_blocks * N_THREADS / n_threads),
                           n_threads};
 }

@@ -19,12 +19,17 @@
  *   GP_MAP_TEAM(NAME, n_steps) { .. }   A step of GP_MAP by a team, for steps that are few and
  *                                       long: a warp on a GPU, one thread on a CPU.  Member
  *                                       gp_member() of GP_TEAM takes its share of a loop; all of
- *                                       them come to each gp_team_sum().
+ *                                       them come to each gp_team_sum(), _max() and _before(); the
+ *                                       last two work in parts of the team, each of so many members
+ *                                       (a power of two).
  *   GP_MAP_BLOCKS(NAME, n_steps) { .. } A step of GP_MAP by a block of a GPU: thread GP_THREAD of
  *                                       GP_THREADS takes its part of each loop, they share what is
  *                                       GP_SHARED, and all come to each GP_SYNC().  In C it is one
  *                                       thread, which has lane.h's vectors in each width as well.
  *   GP_REDUCE(NAME, leaf, n_lanes)      Anything that adds up; its functions are named below.
+ *
+ * An op for which lanes are best on a CPU and a team on a GPU has both bodies, under #ifdef
+ * __CUDACC__, and says to GP_CODE with .n_members how many members a record takes.
  *
  * Constants (GP_CONST_IN) are the same for all records of a call.  Record i of a varying input is
  * what GP_SPAN says.

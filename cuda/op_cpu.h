@@ -39,6 +39,18 @@ GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
     return x;
 }
 
+GP_UNUSED GP_INLINE uint32_t gp_team_max(uint32_t x, uint32_t part)
+{
+    (void)part;
+    return x;
+}
+
+GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
+{
+    (void)part;
+    return x;
+}
+
 /*
  * The body always gets n_lanes records to read: those from n_records on repeat the first one, and
  * it writes nothing for them.  Lanes are filled across the borders of chunks.

@@ -40,6 +40,21 @@ GP_UNUSED GP_INLINE uint32_t gp_team_sum(uint32_t x)
     return x;
 }
 
+/* The largest x of the part's members, to each of them. */
+GP_UNUSED GP_INLINE uint32_t gp_team_max(uint32_t x, uint32_t part)
+{
+    for (uint32_t half = part / 2; half > 0; half /= 2) {
+        x = max(x, __shfl_xor_sync(UINT32_MAX, x, half));
+    }
+    return x;
+}
+
+/* x of the member before; the part is a ring. */
+GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
+{
+    return __shfl_sync(UINT32_MAX, x, gp_member() - 1, part);
+}
+
 #define GP_MAP_TEAM(name, n_steps)                                                                 \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i);        \

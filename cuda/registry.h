@@ -43,6 +43,9 @@ struct op_code {
     /* Turn a fold into record 0 of each output. */
     void (*finish)(const void *params, const void *fold, void *const out[LIMIT_OUT]);
     uint32_t n_lanes; /* reduce ops: threads that one block of the leaves kernel must have */
+
+    uint32_t n_members; /* map ops of a min_parallel above 1: a GPU's threads for a record, at most;
+                           0 is one */
 };
 
 extern const struct op_code *const op_codes[];

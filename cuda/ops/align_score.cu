@@ -17,8 +17,11 @@
  * below 0, an E or F of 0 or less is as good as -infinity; so a cell outside the band does no harm
  * once its H is 0: its E and F lead further outside or are at most 0 themselves.
  *
- * Rows are taken ALIGN_ROWS at a time, whose E and H stay in registers while the columns pass; of
- * the row above lie H and F in memory.  Every number fits 16 bits by the bounds of the parameters.
+ * Rows are taken ALIGN_ROWS at a time, a stripe, whose E and H stay in registers while the columns
+ * pass; a column carries H and F of the row above.  On a CPU the columns lie in memory.  On a GPU
+ * each member of a part of a team has a stripe and hands its columns to the next: at step t stripe
+ * s takes column t - s, whose H and F the stripe above made a step ago.  Every number fits 16 bits
+ * by the bounds of the parameters.
  */
 #include "cuda/lane.h"
 #include "cuda/op.h"
@@ -28,15 +31,12 @@
 #define ALIGN_PENALTY 8000 /* at most: -2 of them fit 16 bits */
 #define ALIGN_END_A   256
 #define ALIGN_END_B   257
+#define ALIGN_TEAM    32 /* of a GPU, at most for one pair */
 
 #ifdef __CUDACC__
-#define ALIGN_ROWS 8
-typedef uint8_t align_byte;
-typedef int16_t align_cell; /* half the memory of a lane_i16 */
+#define ALIGN_ROWS (ALIGN_LENGTH / ALIGN_TEAM)
 #else
 #define ALIGN_ROWS 4 /* as many as 16 registers of AVX2 hold */
-typedef lane_i16 align_byte;
-typedef lane_i16 align_cell;
 #endif
 
 struct align_score_params {
@@ -55,10 +55,9 @@ struct align_costs {
     lane_i16 bonus, mismatch, gap_open, gap_extend; /* bonus: of a match over a mismatch */
 };
 
-/* What lies along b: row_h is H of the row above the stripe, row_f F of its first row. */
-struct align_columns {
-    align_byte b[ALIGN_LENGTH]; /* one lane alone has no ALIGN_END_B */
-    align_cell row_h[ALIGN_LENGTH], row_f[ALIGN_LENGTH];
+/* b's letter, H of the row above the stripe, and F of its first row. */
+struct align_column {
+    lane_i16 b, h, f;
 };
 
 /* Rows i .. on their way through the columns: h of the last column, e of the next. */
@@ -96,26 +95,8 @@ GP_INLINE struct align_costs align_costs(const struct align_score_params *params
     };
 }
 
-GP_INLINE void align_start(const struct align_pair *pairs, uint32_t n_columns,
-                           struct align_columns *ret_columns)
-{
-    for (uint32_t j = 0; j < n_columns; j++) {
-        lane_i16 b = lane_all_16(ALIGN_END_B);
-
-        for (uint32_t lane = 0; lane < GP_LANES_16; lane++) {
-            if (j < pairs[lane].n_b) {
-                lane_set_16(&b, lane, pairs[lane].b[j]);
-            }
-        }
-        ret_columns->b[j] = b;
-        ret_columns->row_h[j] = lane_all_16(0);
-        ret_columns->row_f[j] = lane_all_16(0);
-    }
-}
-
-/* The stripe in front of its first column. */
-GP_INLINE void align_enter(const struct align_pair *pairs, const struct align_columns *columns,
-                           uint32_t first, struct align_stripe *stripe)
+/* The stripe in front of its first column, at which corner is the caller's. */
+GP_INLINE void align_enter(const struct align_pair *pairs, struct align_stripe *stripe)
 {
     GP_UNROLL
     for (uint32_t r = 0; r < ALIGN_ROWS; r++) {
@@ -130,25 +111,24 @@ GP_INLINE void align_enter(const struct align_pair *pairs, const struct align_co
         stripe->h[r] = lane_all_16(0);
         stripe->e[r] = lane_all_16(0);
     }
-    stripe->corner = first > 0 ? columns->row_h[first - 1] : lane_all_16(0);
 }
 
-/* Column j; band matters only if is_edge. */
-GP_INLINE void align_column(const struct align_costs *costs, struct align_columns *columns,
+/* Column j, which is then the one of the stripe below; band matters only if is_edge. */
+GP_INLINE void align_column(const struct align_costs *costs, struct align_column *column,
                             struct align_stripe *stripe, uint32_t j, uint32_t band, bool is_edge)
 {
-    const lane_i16 b = columns->b[j];
-    lane_i16 diagonal = stripe->corner, f = columns->row_f[j];
+    const uint32_t below = stripe->i + band - j; /* the lower edge of the band */
+    const lane_i16 b = column->b;
+    lane_i16 diagonal = stripe->corner, f = column->f;
 
-    stripe->corner = columns->row_h[j];
+    stripe->corner = column->h;
     GP_UNROLL
     for (uint32_t r = 0; r < ALIGN_ROWS; r++) {
-        const uint32_t i = stripe->i + r;
         const lane_i16 score = lane_if_same_16(stripe->a[r], b, costs->bonus) + costs->mismatch;
         lane_i16 h = lane_add_max_16(diagonal, score, stripe->e[r]), opened;
 
         h = lane_max_16(lane_max_16(h, f), lane_all_16(0));
-        if (is_edge && (i > j + band || j > i + band)) {
+        if (is_edge && below + r > 2 * band) {
             h = lane_all_16(0);
         }
         stripe->best = lane_max_16(stripe->best, h);
@@ -158,13 +138,126 @@ GP_INLINE void align_column(const struct align_costs *costs, struct align_column
         stripe->e[r] = lane_add_max_16(stripe->e[r], costs->gap_extend, opened);
         f = lane_add_max_16(f, costs->gap_extend, opened);
     }
-    columns->row_h[j] = stripe->h[ALIGN_ROWS - 1];
-    columns->row_f[j] = f;
+    column->h = stripe->h[ALIGN_ROWS - 1];
+    column->f = f;
+}
+
+#ifdef __CUDACC__
+
+/*
+ * Members of a part, a power of two.  Each has every part-th stripe, so either there is one for
+ * each, or, in a band, a member is done with a stripe when the next begins: it goes through
+ * 2 * band + ALIGN_ROWS columns, and one before them for the corner, and begins ALIGN_ROWS + 1
+ * steps after the stripe above.
+ */
+GP_INLINE uint32_t align_part(const struct align_score_params *params)
+{
+    const uint32_t n_steps = 2 * params->band + ALIGN_ROWS + 1;
+    uint32_t part = 1;
+
+    while (part * ALIGN_ROWS < params->length &&
+           (params->band == 0 || part * (ALIGN_ROWS + 1) < n_steps)) {
+        part *= 2;
+    }
+    return part;
+}
+
+GP_INLINE uint32_t align_teams(const struct align_score_params *params, uint32_t n_records)
+{
+    const uint32_t n_parts = GP_TEAM / align_part(params);
+
+    return n_records / n_parts + (n_records % n_parts > 0);
+}
+
+/* Until the last stripe is through its last column. */
+GP_INLINE uint32_t align_steps(const struct align_pair *pair, uint32_t band)
+{
+    const uint32_t stripe = pair->n_a > 0 ? (pair->n_a - 1) / ALIGN_ROWS : 0;
+
+    return stripe + align_least(pair->n_b, (stripe + 1) * ALIGN_ROWS + band);
+}
+
+/* Step t, which begins with what the other members of the part made of the step before. */
+GP_INLINE void align_step(const struct align_costs *costs, const struct align_pair *pair,
+                          uint32_t part, uint32_t band, uint32_t t, bool is_banded,
+                          struct align_column *column, struct align_stripe *stripe)
+{
+    const int h = gp_team_before(column->h, part), f = gp_team_before(column->f, part);
+    const uint32_t next = stripe->i + part * ALIGN_ROWS;
+    uint32_t j;
+    bool has_above;
+
+    if (is_banded && next < pair->n_a && t + band + 1 == next + next / ALIGN_ROWS) {
+        stripe->i = next;
+        align_enter(pair, stripe);
+    }
+    j = t - stripe->i / ALIGN_ROWS;
+    has_above = stripe->i > 0 && j < stripe->i + band;
+    column->b = j < pair->n_b ? pair->b[j] : ALIGN_END_B;
+    column->h = has_above ? h : 0;
+    column->f = has_above ? f : 0;
+    align_column(costs, column, stripe, j, band, is_banded);
+}
+
+/*
+ * A member begins with columns before 0, which match nothing, and goes on beyond its last one: as
+ * behind a sequence's end, that does no harm.
+ */
+GP_MAP_TEAM(align_score, align_teams(params, chunk->n_records))
+{
+    const struct align_costs costs = align_costs(params);
+    const uint32_t band = params->band > 0 ? params->band : ALIGN_LENGTH;
+    const uint32_t part = align_part(params), member = gp_member() % part;
+    const struct op_record record = {chunk, (uint32_t)i * (GP_TEAM / part) + gp_member() / part};
+    struct align_pair pair = {NULL, NULL, 0, 0};
+    struct align_column column = {0, 0, 0};
+    struct align_stripe stripe;
+    uint32_t n_steps, best;
+
+    if (record.i < chunk->n_records) {
+        align_open(params, &record, &pair);
+    }
+    stripe.i = member * ALIGN_ROWS;
+    stripe.corner = stripe.best = 0;
+    align_enter(&pair, &stripe);
+    n_steps = gp_team_max(align_steps(&pair, band), GP_TEAM);
+    GP_ROLLED
+    for (uint32_t t = 0; t < n_steps; t++) {
+        if (params->band > 0) {
+            align_step(&costs, &pair, part, band, t, true, &column, &stripe);
+        } else {
+            align_step(&costs, &pair, part, band, t, false, &column, &stripe);
+        }
+    }
+    best = gp_team_max(stripe.best, part);
+    if (member == 0 && record.i < chunk->n_records) {
+        GP_OUT(0, int32_t)[record.i] = best;
+    }
+}
+
+#else
+
+/* Columns in front of the first row. */
+GP_INLINE void align_start(const struct align_pair *pairs, uint32_t n_columns,
+                           struct align_column *ret_columns)
+{
+    for (uint32_t j = 0; j < n_columns; j++) {
+        lane_i16 b = lane_all_16(ALIGN_END_B);
+
+        for (uint32_t lane = 0; lane < GP_LANES_16; lane++) {
+            if (j < pairs[lane].n_b) {
+                lane_set_16(&b, lane, pairs[lane].b[j]);
+            }
+        }
+        ret_columns[j].b = b;
+        ret_columns[j].h = lane_all_16(0);
+        ret_columns[j].f = lane_all_16(0);
+    }
 }
 
 /* Those columns of the stripe that the band touches. */
 GP_INLINE void align_pass(const struct align_costs *costs, const struct align_pair *pairs,
-                          uint32_t n_columns, uint32_t band, struct align_columns *columns,
+                          uint32_t n_columns, uint32_t band, struct align_column *columns,
                           struct align_stripe *stripe)
 {
     const uint32_t i = stripe->i, last = i + ALIGN_ROWS - 1;
@@ -173,12 +266,13 @@ GP_INLINE void align_pass(const struct align_costs *costs, const struct align_pa
     const uint32_t inner = last > band ? last - band : 0; /* from here on no row is below it, */
     const uint32_t inner_end = i + band + 1;              /* and up to here none above */
 
-    align_enter(pairs, columns, first, stripe);
+    align_enter(pairs, stripe);
+    stripe->corner = first > 0 ? columns[first - 1].h : lane_all_16(0);
     for (uint32_t j = first; j < end; j++) {
         if (j >= inner && j < inner_end) {
-            align_column(costs, columns, stripe, j, band, false);
+            align_column(costs, &columns[j], stripe, j, band, false);
         } else {
-            align_column(costs, columns, stripe, j, band, true);
+            align_column(costs, &columns[j], stripe, j, band, true);
         }
     }
 }
@@ -188,7 +282,7 @@ GP_MAP_LANES(align_score, GP_LANES_16)
     const struct align_costs costs = align_costs(params);
     const uint32_t band = params->band > 0 ? params->band : ALIGN_LENGTH;
     struct align_pair pairs[GP_LANES_16];
-    struct align_columns columns;
+    struct align_column columns[ALIGN_LENGTH];
     struct align_stripe stripe;
     uint32_t n_rows = 0, n_columns = 0;
 
@@ -197,10 +291,10 @@ GP_MAP_LANES(align_score, GP_LANES_16)
         n_rows = pairs[lane].n_a > n_rows ? pairs[lane].n_a : n_rows;
         n_columns = pairs[lane].n_b > n_columns ? pairs[lane].n_b : n_columns;
     }
-    align_start(pairs, n_columns, &columns);
+    align_start(pairs, n_columns, columns);
     stripe.best = lane_all_16(0);
     for (stripe.i = 0; stripe.i < n_rows; stripe.i += ALIGN_ROWS) {
-        align_pass(&costs, pairs, n_columns, band, &columns, &stripe);
+        align_pass(&costs, pairs, n_columns, band, columns, &stripe);
     }
     for (uint32_t lane = 0; lane < n_records; lane++) {
         const struct op_chunk *chunk = records[lane].chunk;
@@ -208,6 +302,8 @@ GP_MAP_LANES(align_score, GP_LANES_16)
         GP_OUT(0, int32_t)[records[lane].i] = lane_get_16(stripe.best, lane);
     }
 }
+
+#endif
 
 #ifdef GP_HOST
 
@@ -255,6 +351,6 @@ static const struct manifest_op align_score_manifest = {
     .min_parallel = 32, /* the widest lanes of a CPU; a GPU wants thousands */
 };
 
-GP_CODE(align_score, .map = align_score_map);
+GP_CODE(align_score, .map = align_score_map, .n_members = ALIGN_TEAM);
 
 #endif

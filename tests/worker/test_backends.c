@@ -365,22 +365,17 @@ static void test_sincos(void)
 }
 
 /* Random bytes are pairs of whole records without much in common: here copies with changes. */
-static void test_align_score(void)
+static void check_copies(uint32_t length, uint32_t band)
 {
     const struct row row = {
-        "align_score", {{.name = "length", .i = 120}, {.name = "band", .i = 9}}, false};
-    const uint32_t n = 3000, length = 120, lengths_offset = n * length;
-    uint8_t *a, *b, *lengths;
-    struct work_entry entry;
-    struct job job;
+        "align_score", {{.name = "length", .i = length}, {.name = "band", .i = band}}, false};
+    const uint32_t n = (uint32_t)MIN(360000, max_bytes()) / length;
+    const uint32_t lengths_offset = (uint32_t)div_round_up(n * length, 4) * 4;
+    const struct job job = open_job(&row, 0);
+    struct work_entry entry = map_entry(&job, n, 0, 0);
+    uint8_t *a = bytes_of(CPU, IN_0), *b = bytes_of(CPU, IN_1), *lengths = b + lengths_offset;
 
-    start();
-    job = open_job(&row, 0);
-    entry = map_entry(&job, n, 0, 0);
     entry.ref[2] = WORK_REF(IN_1, lengths_offset);
-    a = bytes_of(CPU, IN_0);
-    b = bytes_of(CPU, IN_1);
-    lengths = b + lengths_offset;
     for (uint32_t i = 0; i < n * length; i++) {
         a[i] = "ACGT"[random_below(4)];
         b[i] = random_below(10) == 0 ? 'A' : a[i - random_below(2) * (i % length > 40)];
@@ -394,6 +389,20 @@ static void test_align_score(void)
     memcpy(bytes_of(CUDA, IN_1), b, lengths_offset + 2 * n * sizeof(uint32_t));
     CHECK_EQ(run_both(PRIORITY_NORMAL, entry).status, STATUS_OK);
     compare_bytes(OUT, 0, n * sizeof(int32_t));
+}
+
+/* A GPU gives a pair 1 to 32 threads, as many as length and band ask for. */
+static void test_align_score(void)
+{
+    static const uint32_t bands[] = {0, 1, 8, 9, 25, 26, 59, 60, 127, 128, 512};
+    static const uint32_t lengths[] = {16, 17, 120, 256, 257, 511, 512};
+
+    start();
+    for (uint32_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+        for (uint32_t k = 0; k < ARRAY_SIZE(bands); k++) {
+            check_copies(lengths[i], bands[k]);
+        }
+    }
     stop();
 }
 
