@@ -86,7 +86,7 @@ static char *place_out(const struct direct_plan *plan, const struct place *place
 
 static void issue(const struct direct_plan *plan, const struct place *place, uint32_t chunk)
 {
-    size_t size = plan->shape.chunk_size, at = chunk * size;
+    size_t size = plan->shape.chunk_size, at = plan->shape.first + chunk * size;
 
     MUST(cudaMemcpyAsync(place_in(place), plan->direct->in + at, size, cudaMemcpyHostToDevice,
                          place->stream));
@@ -111,6 +111,43 @@ void direct_step(struct direct_plan *plan, uint32_t chunk)
 
     launch(plan, place, chunk);
     MUST(cudaEventSynchronize(place->event));
+}
+
+void direct_send(const struct direct_plan *plan, uint32_t chunk)
+{
+    launch(plan, &plan->places[chunk % plan->shape.depth], chunk);
+}
+
+bool direct_is_done(const struct direct_plan *plan, uint32_t chunk)
+{
+    cudaError_t error = cudaEventQuery(plan->places[chunk % plan->shape.depth].event);
+
+    if (error == cudaErrorNotReady) {
+        cudaGetLastError();
+        return false;
+    }
+    MUST(error);
+    return true;
+}
+
+uint64_t direct_run_until(struct direct_plan *plan, uint32_t n_chunks, uint64_t from_ns,
+                          uint64_t to_ns, uint64_t until_ns)
+{
+    uint32_t depth = plan->shape.depth;
+    uint64_t n = 0;
+
+    for (uint64_t i = 0, now = 0; now < until_ns; i++) {
+        const struct place *place = &plan->places[i % depth];
+
+        MUST(cudaEventSynchronize(place->event));
+        now = now_ns();
+        n += i >= depth && now >= from_ns && now < to_ns;
+        launch(plan, place, (uint32_t)(i % n_chunks));
+    }
+    for (uint32_t i = 0; i < depth; i++) {
+        MUST(cudaEventSynchronize(plan->places[i].event));
+    }
+    return n;
 }
 
 double direct_run(struct direct_plan *plan)
@@ -175,7 +212,7 @@ void direct_plan_create(const struct direct *direct, const struct direct_shape *
         .direct = direct,
         .shape = *shape,
         .kernel = find_kernel(direct, shape->subject),
-        .n_chunks = (uint32_t)(direct->size / shape->chunk_size),
+        .n_chunks = (uint32_t)((direct->size - shape->first) / shape->chunk_size),
     };
     for (uint32_t i = 0; i < shape->depth; i++) {
         create_place(plan, &plan->places[i]);

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DIRECT_DEPTH_MAX 8u
+#define DIRECT_DEPTH_MAX 16u
 
 struct direct; /* the context, the memory it has registered, and the kernels */
 struct direct_plan;
@@ -34,6 +34,7 @@ enum direct_wait {
 struct direct_shape {
     const struct subject *subject;
     size_t chunk_size; /* whole chunks make up the memory */
+    size_t first;      /* where chunk 0 begins in it */
     uint32_t depth;    /* at most DIRECT_DEPTH_MAX */
     enum direct_wait wait;
     bool is_urgent; /* streams of the highest priority there is */
@@ -46,5 +47,14 @@ void direct_plan_create(const struct direct *direct, const struct direct_shape *
 void direct_plan_destroy(struct direct_plan *plan);
 /* All of the memory once; returns the seconds. */
 double direct_run(struct direct_plan *plan);
+/* Its first n_chunks over and over, until `until_ns`; returns how many were done in [from_ns,
+ * to_ns).
+ */
+uint64_t direct_run_until(struct direct_plan *plan, uint32_t n_chunks, uint64_t from_ns,
+                          uint64_t to_ns, uint64_t until_ns);
 /* One chunk of it, with nothing else in flight, until it is done. */
 void direct_step(struct direct_plan *plan, uint32_t chunk);
+
+/* Any of them in flight: a chunk in its place, chunk % depth, which must be free. */
+void direct_send(const struct direct_plan *plan, uint32_t chunk);
+bool direct_is_done(const struct direct_plan *plan, uint32_t chunk);

@@ -61,7 +61,7 @@ void mapped_close(struct mapped *mapped)
     free(mapped);
 }
 
-void mapped_step(struct mapped *mapped, size_t at, size_t size)
+void mapped_send(struct mapped *mapped, size_t at, size_t size)
 {
     const char *in = mapped->in + at;
     char *out = mapped->out + at;
@@ -69,10 +69,21 @@ void mapped_step(struct mapped *mapped, size_t at, size_t size)
     void *arguments[] = {&in, &out, &n, &mapped->n_done, &mapped->device_sequence, &number};
     const dim3 grid = {(uint32_t)div_round_up(n, N_THREADS), 1, 1};
     const dim3 block = {N_THREADS, 1, 1};
-    uint32_t n_turns = 0;
 
     MUST(cudaLaunchKernel((const void *)mapped->kernel, grid, block, arguments, 0, mapped->stream));
-    while (__atomic_load_n(mapped->sequence, __ATOMIC_ACQUIRE) != number) {
+}
+
+uint32_t mapped_n_done(const struct mapped *mapped)
+{
+    return __atomic_load_n(mapped->sequence, __ATOMIC_ACQUIRE);
+}
+
+void mapped_step(struct mapped *mapped, size_t at, size_t size)
+{
+    uint32_t n_turns = 0;
+
+    mapped_send(mapped, at, size);
+    while (mapped_n_done(mapped) != mapped->number) {
         if (++n_turns % (1u << 20) == 0) { /* else a kernel that fails is waited for for ever */
             cudaError_t error = cudaStreamQuery(mapped->stream);
 

@@ -18,3 +18,8 @@ void mapped_close(struct mapped *mapped);
 
 /* The bytes [at, at + size) of in to the same of out, until they are there. */
 void mapped_step(struct mapped *mapped, size_t at, size_t size);
+
+/* The same without waiting: any number may be under way, and they are done in their order. */
+void mapped_send(struct mapped *mapped, size_t at, size_t size);
+/* How many of all that were sent are done. */
+uint32_t mapped_n_done(const struct mapped *mapped);

@@ -3,14 +3,17 @@
  *
  *     own-context copy IN OUT   the file IN to the device, through a kernel, and back into OUT
  *     own-context hold MIB      the same with random bytes, in so much memory of the device (0: in
- * a page each); then it says "ready" and holds on until its input ends own-context watch         to
- * each line of its input it says how many bytes of the device are free
+ *     a page each); then it says "ready" and holds on until its input ends
+ *     own-context watch         to each line of its input it says how many bytes of the device are
+ *     free
+ *     own-context party MIB     a party to a measurement (own_party.h), with so much bulk data
  *
  * Threads: one.
  */
 #include "proto/util.h"
 #include "tests/bench/kernel.h"
 #include "tests/bench/must.h"
+#include "tests/bench/own_party.h"
 
 #include <string.h>
 
@@ -98,6 +101,9 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "watch") == 0) {
         return watch();
     }
-    fprintf(stderr, "usage: own-context copy IN OUT | hold MIB | watch\n");
+    if (argc == 5 && strcmp(argv[1], "party") == 0) {
+        own_party_serve((size_t)atoi(argv[2]) << 20, argv[3], argv[4]);
+    }
+    fprintf(stderr, "usage: own-context copy IN OUT | hold MIB | watch | party MIB FD FD\n");
     return 2;
 }

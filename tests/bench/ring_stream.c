@@ -215,21 +215,29 @@ static void show(struct ring_stream *stream)
     }
 }
 
-/* What is there now; returns how many. */
-static uint32_t look(struct ring_stream *stream)
+uint32_t ring_stream_take(struct ring_stream *stream, struct ring_completion *ret_completions,
+                          uint32_t max)
 {
-    struct ring_completion completions[16];
-    int n = ring_reap(stream->queues, completions, ARRAY_SIZE(completions));
+    int n = ring_reap(stream->queues, ret_completions, max);
 
     if (n < 0) {
         bench_fail("the ring is broken");
     }
-    for (int i = 0; i < n; i++) {
+    return (uint32_t)n;
+}
+
+/* What is there now; returns how many. */
+static uint32_t look(struct ring_stream *stream)
+{
+    struct ring_completion completions[16];
+    uint32_t n = ring_stream_take(stream, completions, ARRAY_SIZE(completions));
+
+    for (uint32_t i = 0; i < n; i++) {
         if (completions[i].status != STATUS_OK) {
             bench_fail("a push failed: %s", status_name(completions[i].status));
         }
     }
-    return (uint32_t)n;
+    return n;
 }
 
 /* Waits for one at least; returns how many. */
@@ -280,5 +288,26 @@ void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *
     }
     if (n == 0) {
         reap(stream);
+    }
+}
+
+void ring_stream_send(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                      size_t size)
+{
+    submit(stream, job, at, size);
+    show(stream);
+}
+
+void ring_stream_wait(struct ring_stream *stream, uint64_t until_ns)
+{
+    struct pollfd bell = {.fd = stream->doorbell_fd, .events = POLLIN};
+    uint64_t now = now_ns(), left_ns = until_ns > now ? until_ns - now : 0;
+    const struct timespec patience = {.tv_sec = (time_t)(left_ns / 1000000000),
+                                      .tv_nsec = (long)(left_ns % 1000000000)};
+
+    if (ring_client_sleep(stream->queues)) {
+        ppoll(&bell, 1, &patience, NULL);
+        channel_drain(stream->doorbell_fd, NULL);
+        ring_client_awake(stream->queues);
     }
 }

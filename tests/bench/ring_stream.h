@@ -63,3 +63,14 @@ void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *j
  * sleeping for spin_ns.  Nothing else is under way. */
 void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
                       size_t size, uint64_t spin_ns);
+
+/* ---- many under way, by hand ---------------------------------------------------------------- */
+
+/* One push of the inputs' bytes [at, at + size); its completion's tag is `at`. */
+void ring_stream_send(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                      size_t size);
+/* Completions of any status that are there now; returns how many. */
+uint32_t ring_stream_take(struct ring_stream *stream, struct ring_completion *ret_completions,
+                          uint32_t max);
+/* Sleeps until one may be there, or until then. */
+void ring_stream_wait(struct ring_stream *stream, uint64_t until_ns);
