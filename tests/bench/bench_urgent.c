@@ -3,12 +3,15 @@
  * (pace.h), beside bulk; and what bulk loses by them.  Beside it the same jobs as others do them,
  * each in turn in every round.
  *
- *     ring       beside client processes that keep the daemon busy with pushes of 4 MiB (bulk.h)
- *     in one process    a mapped kernel on a stream of the highest priority, beside the best direct
- *                       pipeline in a thread of the same process: what a program can do at best
- * that has the GPU to itself own process       the same job by a process of its own, beside as many
- * processes that have the best direct pipeline each queued            one process, priorities
- * alone: chunks of 64 MiB all queued at once
+ *     ring             beside client processes that keep the daemon busy with pushes of 4 MiB
+ *                      (bulk.h)
+ *     in one process   a mapped kernel on a stream of the highest priority, beside the best direct
+ *                      pipeline in a thread of the same process: what a program can do at best that
+ *                      has the GPU to itself
+ *     own process      the same job by a process of its own, beside as many processes that have the
+ *                      best direct pipeline each
+ *     MPS              likewise under a private MPS daemon, where there is one
+ *     queued           one process, priorities alone: chunks of 64 MiB all queued at once
  *
  * Every urgent result is compared, and a sample of bulk's.
  */
@@ -16,6 +19,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_options.h"
 #include "tests/bench/bulk.h"
+#include "tests/bench/mps.h"
 #include "tests/bench/own_party.h"
 #include "tests/bench/pace.h"
 #include "tests/bench/ring_way.h"
@@ -23,20 +27,21 @@
 #include <math.h>
 #include <string.h>
 
-#define POOL          "2G"
-#define CLIENTS_MAX   8u
-#define ROUNDS_MAX    99u
-#define BULK_WINDOW   4u
-#define INLINE_WINDOW 2u
-#define INLINE_N      8u
-#define URGENT_MAX    (64u << 10)
-#define SPIN_CPUS     4 /* client, front end and worker, and one for all others */
-#define OWN_MIB       "512"
-#define OWN_BULK_MIB  "64"
-#define QUEUED_RATE   200 /* a job takes up to 25 ms there, and there are 16 under way at most */
+#define POOL              "2G"
+#define CLIENTS_MAX       8u
+#define ROUNDS_MAX        99u
+#define BULK_WINDOW       4u
+#define INLINE_WINDOW     2u
+#define INLINE_N          8u
+#define URGENT_MAX        (64u << 10)
+#define SPIN_CPUS         4     /* client, front end and worker, and one for all others */
+#define OWN_MIB           "512" /* 8 chunks of 64 MiB */
+#define BULK_MIB          "64"
+#define RIVAL_PATIENCE_MS 30000
+#define QUEUED_RATE       200 /* a job takes up to 25 ms there, and there are 16 under way at most */
 
-enum load { LOAD_NONE, LOAD_COPY, LOAD_ITERATE, LOAD_INLINE, LOAD_OWN };
-enum who { WHO_NOBODY, WHO_RING, WHO_OWN };
+enum load { LOAD_NONE, LOAD_COPY, LOAD_ITERATE, LOAD_INLINE, LOAD_OWN, LOAD_MPS };
+enum who { WHO_NOBODY, WHO_RING, WHO_OWN, WHO_MPS };
 
 struct variant {
     const char *name;
@@ -44,7 +49,7 @@ struct variant {
     uint32_t size;
     double rate;
     enum load load;
-    uint32_t what; /* of WHO_OWN */
+    uint32_t what; /* of WHO_OWN and WHO_MPS */
 };
 
 enum {
@@ -63,6 +68,9 @@ enum {
     V_OWN_COPIES,
     V_QUEUED_8,
     V_QUEUED_16,
+    V_WITHOUT_MPS, /* and from here on those that need MPS */
+    V_MPS_MAPPED = V_WITHOUT_MPS,
+    V_MPS_COPIES,
     V_COUNT,
 };
 
@@ -87,6 +95,10 @@ static const struct variant variants[V_COUNT] = {
                     OWN_WHAT(OWN_COPIES, OWN_QUEUED_8)},
     [V_QUEUED_16] = {"copies, 16 x 64 MiB queued", WHO_OWN, 4096, QUEUED_RATE, LOAD_NONE,
                      OWN_WHAT(OWN_COPIES, OWN_QUEUED_16)},
+    [V_MPS_MAPPED] = {"mapped, MPS", WHO_MPS, 4096, 1000, LOAD_MPS,
+                      OWN_WHAT(OWN_MAPPED, OWN_NO_BULK)},
+    [V_MPS_COPIES] = {"copies, MPS", WHO_MPS, 4096, 1000, LOAD_MPS,
+                      OWN_WHAT(OWN_COPIES, OWN_NO_BULK)},
 };
 
 struct options {
@@ -109,6 +121,12 @@ struct figures {
     struct histogram total;
 };
 
+/* Processes with contexts of their own: one for small jobs, the others for bulk. */
+struct rivals {
+    struct party small;
+    struct party bulk[CLIENTS_MAX];
+};
+
 struct bench {
     const struct options *options;
     bool is_cuda;
@@ -119,8 +137,9 @@ struct bench {
     struct bulk_shape shapes[2];
     struct party clients[CLIENTS_MAX];
     struct party inline_clients[INLINE_N];
-    struct party own_bulk[CLIENTS_MAX];
-    struct party own;
+    struct rivals own;
+    struct rivals under_mps;
+    struct mps mps;
     uint32_t round;
     struct figures figures[V_COUNT];
 };
@@ -132,7 +151,8 @@ static struct party *find_load(struct bench *bench, enum load load, uint32_t *re
 {
     *ret_n = load == LOAD_NONE ? 0 : load == LOAD_INLINE ? INLINE_N : bench->options->n_clients;
     return load == LOAD_INLINE ? bench->inline_clients
-           : load == LOAD_OWN  ? bench->own_bulk
+           : load == LOAD_OWN  ? bench->own.bulk
+           : load == LOAD_MPS  ? bench->under_mps.bulk
                                : bench->clients;
 }
 
@@ -143,6 +163,7 @@ static struct party_order order_of_load(enum load load)
         [LOAD_ITERATE] = BULK_ITERATE,
         [LOAD_INLINE] = BULK_COPY,
         [LOAD_OWN] = OWN_WHAT(OWN_NO_SMALL, OWN_PIPELINE),
+        [LOAD_MPS] = OWN_WHAT(OWN_NO_SMALL, OWN_PIPELINE),
     };
 
     return (struct party_order){.what = load == LOAD_NONE ? 0 : whats[load]};
@@ -166,15 +187,22 @@ static double wait_for_all(const struct party *parties, uint32_t n)
     return n_bytes;
 }
 
-/* Urgent work of the own party; its bulk's bytes. */
-static double run_own(struct bench *bench, const struct party_order *order,
-                      struct histogram *histogram)
+static const struct party *rival_of(const struct bench *bench, const struct variant *variant)
+{
+    return variant->who == WHO_OWN   ? &bench->own.small
+           : variant->who == WHO_MPS ? &bench->under_mps.small
+                                     : NULL;
+}
+
+/* The rival's own bulk's bytes. */
+static double run_rival(const struct party *rival, const struct party_order *order,
+                        struct histogram *histogram)
 {
     double n_bytes;
 
-    party_tell(&bench->own, order);
-    n_bytes = wait_for_all(&bench->own, 1);
-    pace_add(histogram, &bench->own.answer->histogram);
+    party_tell(rival, order);
+    n_bytes = wait_for_all(rival, 1);
+    pace_add(histogram, &rival->answer->histogram);
     return n_bytes;
 }
 
@@ -183,11 +211,12 @@ static void make_ready(struct bench *bench, const struct variant *variant,
 {
     uint32_t n;
     struct party *load = find_load(bench, variant->load, &n);
+    const struct party *rival = rival_of(bench, variant);
 
     tell_all(load, n, bulk);
-    if (variant->who == WHO_OWN) {
-        party_tell(&bench->own, urgent);
-        party_wait(&bench->own);
+    if (rival != NULL) {
+        party_tell(rival, urgent);
+        party_wait(rival);
     } else if (variant->who == WHO_RING) {
         ring_way_prepare(&bench->way, variant->size, variant->rate);
     }
@@ -205,6 +234,7 @@ static void run_variant(struct bench *bench, uint32_t index, uint64_t run_ns, bo
     double n_bytes = 0;
     uint32_t n;
     struct party *load = find_load(bench, variant->load, &n);
+    const struct party *rival = rival_of(bench, variant);
 
     histogram_clear(&histogram);
     bench->way.n_as_normal = 0;
@@ -213,8 +243,8 @@ static void run_variant(struct bench *bench, uint32_t index, uint64_t run_ns, bo
     bulk.from_ns = urgent.from_ns = now_ns() + PARTY_WARM_NS;
     bulk.to_ns = urgent.to_ns = bulk.from_ns + run_ns;
     tell_all(load, n, &bulk);
-    if (variant->who == WHO_OWN) {
-        n_bytes = run_own(bench, &urgent, &histogram);
+    if (rival != NULL) {
+        n_bytes = run_rival(rival, &urgent, &histogram);
     } else if (variant->who == WHO_RING) {
         ring_way_run(&bench->way, urgent.from_ns, urgent.to_ns, &histogram);
     }
@@ -322,6 +352,10 @@ static void add_limits(const struct bench *bench, struct bench_report *report)
         bench_report_limit(report, "64 KiB against mapped in one process",
                            against(bench, V_RING_64K, V_MAPPED_64K), 1.2);
     }
+    if (bench->n_variants > V_MPS_MAPPED) {
+        bench_report_limit(report, "4 KiB against mapped under MPS",
+                           against(bench, V_RING, V_MPS_MAPPED), 1.2);
+    }
 }
 
 static void add_kept(const struct bench *bench, struct bench_report *report, const char *claim,
@@ -347,15 +381,18 @@ static void add_claims(const struct bench *bench, struct bench_report *report)
         {"own process, copies, against 4 KiB", V_OWN_COPIES, 10},
         {"8 x 64 MiB queued against 4 KiB", V_QUEUED_8, 200},
         {"16 x 64 MiB queued against 4 KiB", V_QUEUED_16, 400},
+        {"MPS, copies, against 4 KiB", V_MPS_COPIES, 20},
     };
 
     bench_report_table(report, "reach", "medians of the rounds' ratios: of bulk, and of p99");
     add_kept(bench, report, "bulk kept at 1000 a second", V_RING, V_BULK, 0.99);
     add_kept(bench, report, "bulk kept at 20000 a second", V_RING_OFTEN, V_BULK, 0.97);
     add_kept(bench, report, "iterate kept at 1000 a second", V_RING_ITERATE, V_ITERATE, 0.92);
-    for (uint32_t i = 0; i < ARRAY_SIZE(rivals) && bench->n_variants > V_FIXED; i++) {
-        bench_report_claim(report, rivals[i].claim, against(bench, rivals[i].rival, V_RING),
-                           rivals[i].least);
+    for (uint32_t i = 0; i < ARRAY_SIZE(rivals); i++) {
+        if (rivals[i].rival < bench->n_variants) {
+            bench_report_claim(report, rivals[i].claim, against(bench, rivals[i].rival, V_RING),
+                               rivals[i].least);
+        }
     }
 }
 
@@ -400,14 +437,45 @@ static void start_clients(struct bench *bench)
     }
 }
 
-static void start_rivals(struct bench *bench)
+/* All are started at once.  False: one of them cannot be. */
+static bool start_rivals(const struct bench *bench, struct rivals *rivals, const char *small_mib)
 {
-    party_exec(&bench->own, "tests/bench/own-context", "party", OWN_MIB);
-    for (uint32_t i = 0; i < bench->options->n_clients; i++) {
-        party_exec(&bench->own_bulk[i], "tests/bench/own-context", "party", OWN_BULK_MIB);
+    uint32_t n = bench->options->n_clients;
+    bool is_there;
+
+    party_exec(&rivals->small, "tests/bench/own-context", "party", small_mib);
+    for (uint32_t i = 0; i < n; i++) {
+        party_exec(&rivals->bulk[i], "tests/bench/own-context", "party", BULK_MIB);
     }
-    wait_for_all(&bench->own, 1);
-    wait_for_all(bench->own_bulk, bench->options->n_clients);
+    is_there = party_try_wait(&rivals->small, RIVAL_PATIENCE_MS);
+    for (uint32_t i = 0; i < n && is_there; i++) {
+        is_there = party_try_wait(&rivals->bulk[i], RIVAL_PATIENCE_MS);
+    }
+    return is_there;
+}
+
+static void stop_rivals(struct rivals *rivals)
+{
+    party_stop(&rivals->small);
+    for (uint32_t i = 0; i < CLIENTS_MAX; i++) {
+        party_stop(&rivals->bulk[i]);
+    }
+}
+
+static bool start_under_mps(struct bench *bench)
+{
+    bool is_there = mps_start(&bench->mps);
+
+    if (is_there) {
+        mps_enter(&bench->mps);
+        is_there = start_rivals(bench, &bench->under_mps, BULK_MIB);
+        mps_leave();
+    }
+    if (!is_there) {
+        printf("MPS: not here, or it does not take us\n");
+        stop_rivals(&bench->under_mps);
+    }
+    return is_there;
 }
 
 static void start(struct bench *bench)
@@ -420,16 +488,19 @@ static void start(struct bench *bench)
     ring_way_open(&bench->way, &bench->stream, bench->options->n_cpus >= SPIN_CPUS);
     bench->n_variants = V_FIXED;
     if (bench->is_cuda && bench->options->has_rivals) {
-        start_rivals(bench);
-        bench->n_variants = V_COUNT;
+        if (!start_rivals(bench, &bench->own, OWN_MIB)) {
+            bench_fail("a rival did not start");
+        }
+        bench->n_variants = start_under_mps(bench) ? V_COUNT : V_WITHOUT_MPS;
     }
 }
 
 static void stop(struct bench *bench)
 {
-    party_stop(&bench->own);
+    stop_rivals(&bench->under_mps);
+    mps_stop(&bench->mps);
+    stop_rivals(&bench->own);
     for (uint32_t i = 0; i < CLIENTS_MAX; i++) {
-        party_stop(&bench->own_bulk[i]);
         party_stop(&bench->clients[i]);
     }
     for (uint32_t i = 0; i < INLINE_N; i++) {

@@ -1,14 +1,13 @@
 /*
  * own-context: what a program does that has no daemon, but a CUDA context of its own.
  *
- *     own-context copy IN OUT   the file IN to the device, through a kernel, and back into OUT
- *     own-context hold MIB      the same with random bytes, in so much memory of the device (0: in
- *     a page each); then it says "ready" and holds on until its input ends
- *     own-context watch         to each line of its input it says how many bytes of the device are
- *     free
- *     own-context party MIB     a party to a measurement (own_party.h), with so much bulk data
+ *     copy IN OUT   the file IN to the device, through a kernel, and back into OUT
+ *     hold MIB      the same with random bytes, in so much memory of the device (0: in a page
+ *                   each); then it says "ready" and holds on until its input ends
+ *     watch         to each line of its input it says how many bytes of the device are free
+ *     party MIB     takes part in a measurement (own_party.h), with so much bulk data
  *
- * Threads: one.
+ * Threads: one, and those of own_party.h.
  */
 #include "proto/util.h"
 #include "tests/bench/kernel.h"

@@ -10,10 +10,7 @@
 
 #include <string.h>
 
-#define RENEW_NS                                                                                   \
-    50000u /* nothing may be due so soon where a slot is made clean: 64 KiB take half */
-
-#define WAIT_NS 1000000u /* for a completion, which ends it earlier */
+#define WAIT_NS UINT64_C(1000000) /* for a completion, which ends it earlier */
 
 struct slots {
     uint32_t n;
@@ -129,10 +126,13 @@ static bool take(struct pace *pace)
     return n > 0;
 }
 
+/* A slot of 4 KiB takes about 2 us, one of 64 KiB 25. */
 static bool is_time_to_renew(const struct pace *pace, uint64_t now)
 {
+    uint64_t renew_ns = 2000 + pace->plan.size / 2;
+
     return pace->used.n > 0 &&
-           (pace->clean.n == 0 || (pace->n_flying == 0 && pace->next_ns > now + RENEW_NS));
+           (pace->clean.n == 0 || (pace->n_flying == 0 && pace->next_ns > now + renew_ns));
 }
 
 static void turn(struct pace *pace, uint64_t now)
