@@ -248,6 +248,24 @@ struct bench_usage bench_usage_since(pid_t pid, const struct bench_usage *start)
     return (struct bench_usage){now.cpu_s - start->cpu_s, now.system_s - start->system_s};
 }
 
+double bench_rss_kib(pid_t pid)
+{
+    char path[64], line[256];
+    double kib = -1;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+    file = fopen(path, "re");
+    while (file != NULL && kib < 0 && fgets(line, sizeof(line), file) != NULL) {
+        sscanf(line, "Rss: %lf", &kib);
+    }
+    if (kib < 0) {
+        bench_fail("%s cannot be read", path);
+    }
+    fclose(file);
+    return kib;
+}
+
 /* ---- data ----------------------------------------------------------------------------------- */
 
 void *bench_allocate(size_t size)

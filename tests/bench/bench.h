@@ -53,6 +53,9 @@ struct bench_usage bench_usage(pid_t pid);
 /* What was used since. */
 struct bench_usage bench_usage_since(pid_t pid, const struct bench_usage *start);
 
+/* Resident memory; what it shares with others counts in full. */
+double bench_rss_kib(pid_t pid);
+
 /* ---- data ----------------------------------------------------------------------------------- */
 
 void *bench_allocate(size_t size);

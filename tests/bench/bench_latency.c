@@ -434,16 +434,6 @@ static void stop(struct bench *bench)
     free(bench->seconds);
 }
 
-static enum priority read_priority(const char *text)
-{
-    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
-        if (strcmp(text, priority_names[priority]) == 0) {
-            return priority;
-        }
-    }
-    bench_options_refuse("--priority takes urgent, normal or bulk, not \"%s\"", text);
-}
-
 int main(int argc, char **argv)
 {
     static struct options options;
@@ -466,7 +456,7 @@ int main(int argc, char **argv)
     bench_options_read(argc, argv, table, ARRAY_SIZE(table), NULL,
                        "A small job in a ring, one at a time, against the same done by hand.");
     bench.options = &options;
-    bench.priority = read_priority(options.priority);
+    bench.priority = bench_options_priority(options.priority);
     bench_need_backend(options.backend);
     start(&bench);
     measure(&bench);

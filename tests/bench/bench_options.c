@@ -3,6 +3,7 @@
  */
 #include "tests/bench/bench_options.h"
 
+#include "proto/message.h"
 #include "proto/util.h"
 
 #include <assert.h>
@@ -116,4 +117,14 @@ int bench_options_read(int argc, char **argv, const struct bench_option *options
         bench_options_refuse("\"%s\" is one argument too many", argv[optind]);
     }
     return optind;
+}
+
+enum priority bench_options_priority(const char *text)
+{
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        if (strcmp(text, priority_names[priority]) == 0) {
+            return priority;
+        }
+    }
+    bench_options_refuse("--priority takes urgent, normal or bulk, not \"%s\"", text);
 }

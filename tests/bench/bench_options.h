@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "proto/worker_abi.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +26,9 @@ struct bench_option {
 /* operands NULL: there are none.  Returns the index of the first in argv. */
 int bench_options_read(int argc, char **argv, const struct bench_option *options, size_t n,
                        const char *operands, const char *summary);
+
+/* Of --priority. */
+enum priority bench_options_priority(const char *text);
 
 /* Ends the program; for what a table does not know. */
 _Noreturn void bench_options_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -22,24 +22,6 @@
 
 static const double shares[] = {0.1, 0.5, 1.0}; /* of the work, where it is looked at */
 
-static double rss_kib_of(pid_t pid)
-{
-    char path[64], line[256];
-    double kib = -1;
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
-    file = fopen(path, "re");
-    while (file != NULL && kib < 0 && fgets(line, sizeof(line), file) != NULL) {
-        sscanf(line, "Rss: %lf", &kib);
-    }
-    if (kib < 0) {
-        bench_fail("%s cannot be read", path);
-    }
-    fclose(file);
-    return kib;
-}
-
 static double n_fds_of(pid_t pid)
 {
     char path[64];
@@ -64,9 +46,9 @@ static void report_row(struct bench_report *report, const struct bench_daemon *d
     const struct bench_cell row[] = {
         {"descriptors", NULL, (double)n_done, 0},
         {"daemon_ns", NULL, bench_usage(daemon->pid).cpu_s * 1e9 / (double)n_done, 0},
-        {"daemon_kib", NULL, rss_kib_of(daemon->pid), 0},
+        {"daemon_kib", NULL, bench_rss_kib(daemon->pid), 0},
         {"daemon_fds", NULL, n_fds_of(daemon->pid), 0},
-        {"worker_kib", NULL, rss_kib_of(daemon->worker), 0},
+        {"worker_kib", NULL, bench_rss_kib(daemon->worker), 0},
         {"worker_fds", NULL, n_fds_of(daemon->worker), 0},
     };
 
