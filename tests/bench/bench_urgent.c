@@ -38,7 +38,8 @@
 #define OWN_MIB           "512" /* 8 chunks of 64 MiB */
 #define BULK_MIB          "64"
 #define RIVAL_PATIENCE_MS 30000
-#define QUEUED_RATE       200 /* a job takes up to 25 ms there, and there are 16 under way at most */
+/* A job takes up to 25 ms there, and 16 are under way at most. */
+#define QUEUED_RATE 200
 
 enum load { LOAD_NONE, LOAD_COPY, LOAD_ITERATE, LOAD_INLINE, LOAD_OWN, LOAD_MPS };
 enum who { WHO_NOBODY, WHO_RING, WHO_OWN, WHO_MPS };
@@ -169,24 +170,6 @@ static struct party_order order_of_load(enum load load)
     return (struct party_order){.what = load == LOAD_NONE ? 0 : whats[load]};
 }
 
-static void tell_all(const struct party *parties, uint32_t n, const struct party_order *order)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        party_tell(&parties[i], order);
-    }
-}
-
-static double wait_for_all(const struct party *parties, uint32_t n)
-{
-    double n_bytes = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        party_wait(&parties[i]);
-        n_bytes += (double)parties[i].answer->n_bytes;
-    }
-    return n_bytes;
-}
-
 static const struct party *rival_of(const struct bench *bench, const struct variant *variant)
 {
     return variant->who == WHO_OWN   ? &bench->own.small
@@ -195,13 +178,13 @@ static const struct party *rival_of(const struct bench *bench, const struct vari
 }
 
 /* The rival's own bulk's bytes. */
-static double run_rival(const struct party *rival, const struct party_order *order,
-                        struct histogram *histogram)
+static uint64_t run_rival(const struct party *rival, const struct party_order *order,
+                          struct histogram *histogram)
 {
-    double n_bytes;
+    uint64_t n_bytes;
 
     party_tell(rival, order);
-    n_bytes = wait_for_all(rival, 1);
+    n_bytes = party_wait_all(rival, 1);
     pace_add(histogram, &rival->answer->histogram);
     return n_bytes;
 }
@@ -213,14 +196,14 @@ static void make_ready(struct bench *bench, const struct variant *variant,
     struct party *load = find_load(bench, variant->load, &n);
     const struct party *rival = rival_of(bench, variant);
 
-    tell_all(load, n, bulk);
+    party_tell_all(load, n, bulk);
     if (rival != NULL) {
         party_tell(rival, urgent);
         party_wait(rival);
     } else if (variant->who == WHO_RING) {
         ring_way_prepare(&bench->way, variant->size, variant->rate);
     }
-    wait_for_all(load, n);
+    party_wait_all(load, n);
 }
 
 static void run_variant(struct bench *bench, uint32_t index, uint64_t run_ns, bool is_counted)
@@ -231,7 +214,7 @@ static void run_variant(struct bench *bench, uint32_t index, uint64_t run_ns, bo
     struct party_order urgent = {
         .what = variant->what, .size = variant->size, .rate = variant->rate};
     struct figures *figures = &bench->figures[index];
-    double n_bytes = 0;
+    uint64_t n_bytes = 0;
     uint32_t n;
     struct party *load = find_load(bench, variant->load, &n);
     const struct party *rival = rival_of(bench, variant);
@@ -242,16 +225,16 @@ static void run_variant(struct bench *bench, uint32_t index, uint64_t run_ns, bo
     bulk.is_run = urgent.is_run = true;
     bulk.from_ns = urgent.from_ns = now_ns() + PARTY_WARM_NS;
     bulk.to_ns = urgent.to_ns = bulk.from_ns + run_ns;
-    tell_all(load, n, &bulk);
+    party_tell_all(load, n, &bulk);
     if (rival != NULL) {
         n_bytes = run_rival(rival, &urgent, &histogram);
     } else if (variant->who == WHO_RING) {
         ring_way_run(&bench->way, urgent.from_ns, urgent.to_ns, &histogram);
     }
-    n_bytes += wait_for_all(load, n);
+    n_bytes += party_wait_all(load, n);
     if (is_counted) {
         figures->p99[bench->round] = (double)histogram_value_at(&histogram, 0.99) * 1e-9;
-        figures->bulk[bench->round] = n_bytes / (double)run_ns;
+        figures->bulk[bench->round] = (double)n_bytes / (double)run_ns;
         figures->n_as_normal += bench->way.n_as_normal;
         pace_add(&figures->total, &histogram);
     }

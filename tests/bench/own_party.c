@@ -9,6 +9,7 @@
 #include "tests/bench/must.h"
 #include "tests/bench/pace.h"
 #include "tests/bench/party.h"
+#include "tests/bench/words.h"
 
 #include <pthread.h>
 
@@ -35,6 +36,8 @@ struct own_party {
     struct direct_plan *bulk_plans[OWN_BULKS];
     struct direct_plan *small_plan; /* for copies, of small_size */
     uint32_t small_size;
+    struct subject small_subject;
+    struct words words;
     struct mapped *mapped;
     struct pace *pace;
     uint32_t flying[SLOTS]; /* in the order in which they were sent */
@@ -105,7 +108,7 @@ static uint32_t take_copies(void *state, uint32_t *ret_slots, uint32_t max)
     return forget_first(party, n, ret_slots);
 }
 
-static void prepare_small(struct own_party *party, const struct party_order *order)
+static void prepare_pace(struct own_party *party, const struct party_order *order)
 {
     bool is_mapped = small_of(order) == OWN_MAPPED;
     const struct pace_plan plan = {
@@ -119,18 +122,59 @@ static void prepare_small(struct own_party *party, const struct party_order *ord
         .rate = order->rate,
     };
 
-    party->small_size = order->size;
-    if (!is_mapped) {
-        const struct direct_shape shape = {.subject = &subject_copy,
-                                           .chunk_size = order->size,
-                                           .first = party->bulk_size,
-                                           .depth = COPY_SLOTS,
-                                           .wait = DIRECT_EVENTS,
-                                           .is_urgent = true};
+    pace_create(&plan, &party->pace);
+}
 
+static void prepare_small(struct own_party *party, const struct party_order *order)
+{
+    enum own_small small = small_of(order);
+    const struct direct_shape shape = {.subject = &party->small_subject,
+                                       .chunk_size = order->size,
+                                       .first = party->bulk_size,
+                                       .depth = COPY_SLOTS,
+                                       .wait = DIRECT_EVENTS,
+                                       .is_urgent = true};
+
+    party->small_size = order->size;
+    party->small_subject = subject_copy;
+    party->small_subject.record_size = MIN(order->size, subject_copy.record_size);
+    party->small_subject.value = party->small_subject.record_size;
+    if (small == OWN_COPIES || small == OWN_ONE_COPIES) {
         direct_plan_create(party->direct, &shape, &party->small_plan);
     }
-    pace_create(&plan, &party->pace);
+    if (small == OWN_MAPPED || small == OWN_COPIES) {
+        prepare_pace(party, order);
+    }
+}
+
+/* ---- one by one ----------------------------------------------------------------------------- */
+
+static void step(struct own_party *party, uint32_t number)
+{
+    uint32_t slot = number % COPY_SLOTS;
+    size_t at = party->bulk_size + slot * party->small_size;
+
+    words_write(&party->words, number, party->in + at, party->small_size);
+    if (party->small_plan != NULL) {
+        direct_step(party->small_plan, slot);
+    } else {
+        mapped_step(party->mapped, at, party->small_size);
+        party->n_taken++;
+    }
+    words_check(&party->words, number, "one by one", party->out + at, party->small_size);
+}
+
+static uint64_t run_one_by_one(struct own_party *party, const struct party_order *order)
+{
+    uint64_t n = 0, now = 0;
+
+    words_fill(&party->words);
+    for (uint32_t i = 0; now < order->to_ns; i++) {
+        step(party, i);
+        now = now_ns();
+        n += now >= order->from_ns && now < order->to_ns;
+    }
+    return n;
 }
 
 /* ---- bulk ----------------------------------------------------------------------------------- */
@@ -172,10 +216,10 @@ static void forget_small(struct own_party *party)
 {
     if (party->pace != NULL) {
         pace_destroy(party->pace);
-        direct_plan_destroy(party->small_plan);
-        party->pace = NULL;
-        party->small_plan = NULL;
     }
+    direct_plan_destroy(party->small_plan);
+    party->pace = NULL;
+    party->small_plan = NULL;
 }
 
 static void prepare(void *state, const struct party_order *order)
@@ -201,12 +245,14 @@ static void run(void *state, const struct party_order *order, struct party_answe
     if (bulk != OWN_NO_BULK && pthread_create(&thread, NULL, run_bulk, party) != 0) {
         bench_fail("no thread for bulk");
     }
-    if (small_of(order) != OWN_NO_SMALL) {
+    if (party->pace != NULL) {
         pace_run(party->pace, order->from_ns, order->to_ns, &answer->histogram);
+    } else if (small_of(order) != OWN_NO_SMALL) {
+        answer->n_bytes = run_one_by_one(party, order) * order->size;
     }
     if (bulk != OWN_NO_BULK) {
         pthread_join(thread, NULL);
-        answer->n_bytes = party->n_bulk_chunks * bulk_shapes[bulk].chunk_size;
+        answer->n_bytes += party->n_bulk_chunks * bulk_shapes[bulk].chunk_size;
         subject_copy.check("own bulk", party->out, party->in, bulk_used(party, bulk));
     }
 }

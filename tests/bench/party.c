@@ -113,6 +113,24 @@ void party_wait(const struct party *party)
     }
 }
 
+void party_tell_all(const struct party *parties, uint32_t n, const struct party_order *order)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        party_tell(&parties[i], order);
+    }
+}
+
+uint64_t party_wait_all(const struct party *parties, uint32_t n)
+{
+    uint64_t n_bytes = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        party_wait(&parties[i]);
+        n_bytes += parties[i].answer->n_bytes;
+    }
+    return n_bytes;
+}
+
 /* ---- the party ------------------------------------------------------------------------------ */
 
 int party_join(const char *fd, const char *answer_fd, struct party_answer **ret_answer)

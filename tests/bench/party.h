@@ -30,6 +30,7 @@ struct party_order {
 struct party_answer {
     uint64_t n_bytes;
     uint64_t n_refused;         /* pushes */
+    uint64_t n_as_normal;       /* of urgent ones, the user having had his share */
     struct histogram histogram; /* of latencies, ns */
 };
 
@@ -58,6 +59,9 @@ void party_stop(struct party *party);
 void party_tell(const struct party *party, const struct party_order *order);
 /* Until it has done what it was told, or is set up; the program ends where it fails. */
 void party_wait(const struct party *party);
+void party_tell_all(const struct party *parties, uint32_t n, const struct party_order *order);
+/* Returns the bytes of all of them. */
+uint64_t party_wait_all(const struct party *parties, uint32_t n);
 /* False: it is gone, or took longer. */
 bool party_try_wait(const struct party *party, int timeout_ms);
 

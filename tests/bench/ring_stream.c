@@ -193,8 +193,8 @@ void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
-static void submit(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
-                   size_t size)
+void ring_stream_put(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                     size_t size)
 {
     size_t out_at = at / job->in_record * job->out_record;
     const struct ring_desc desc = {
@@ -208,7 +208,7 @@ static void submit(struct ring_stream *stream, const struct ring_stream_job *job
     ring_submit(stream->queues, &desc);
 }
 
-static void show(struct ring_stream *stream)
+void ring_stream_show(struct ring_stream *stream)
 {
     if (ring_submit_publish(stream->queues)) {
         channel_ring(stream->doorbell_fd);
@@ -266,10 +266,10 @@ void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *j
         for (; at < in_size && n < job->credit; n++) {
             size_t size = MIN(push_size, in_size - at);
 
-            submit(stream, job, at, size);
+            ring_stream_put(stream, job, at, size);
             at += size;
         }
-        show(stream);
+        ring_stream_show(stream);
         n -= reap(stream);
     }
 }
@@ -280,8 +280,8 @@ void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *
     uint64_t end_ns;
     uint32_t n = 0;
 
-    submit(stream, job, at, size);
-    show(stream);
+    ring_stream_put(stream, job, at, size);
+    ring_stream_show(stream);
     end_ns = spin_ns > 0 ? now_ns() + spin_ns : 0;
     while (n == 0 && end_ns > 0 && now_ns() < end_ns) {
         n = look(stream);
@@ -294,8 +294,8 @@ void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *
 void ring_stream_send(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
                       size_t size)
 {
-    submit(stream, job, at, size);
-    show(stream);
+    ring_stream_put(stream, job, at, size);
+    ring_stream_show(stream);
 }
 
 void ring_stream_wait(struct ring_stream *stream, uint64_t until_ns)

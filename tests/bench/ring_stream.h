@@ -66,7 +66,12 @@ void ring_stream_shot(struct ring_stream *stream, const struct ring_stream_job *
 
 /* ---- many under way, by hand ---------------------------------------------------------------- */
 
-/* One push of the inputs' bytes [at, at + size); its completion's tag is `at`. */
+/* One push of the inputs' bytes [at, at + size); its completion's tag is `at`.  The daemon sees it
+ * with the next ring_stream_show(). */
+void ring_stream_put(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
+                     size_t size);
+void ring_stream_show(struct ring_stream *stream);
+/* Both. */
 void ring_stream_send(struct ring_stream *stream, const struct ring_stream_job *job, size_t at,
                       size_t size);
 /* Completions of any status that are there now; returns how many. */
