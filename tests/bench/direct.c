@@ -131,23 +131,24 @@ bool direct_is_done(const struct direct_plan *plan, uint32_t chunk)
 }
 
 uint64_t direct_run_until(struct direct_plan *plan, uint32_t n_chunks, uint64_t from_ns,
-                          uint64_t to_ns, uint64_t until_ns)
+                          uint64_t to_ns, uint64_t until_ns, uint64_t *ret_n)
 {
     uint32_t depth = plan->shape.depth;
-    uint64_t n = 0;
+    uint64_t n_counted = 0, now = 0, n;
 
-    for (uint64_t i = 0, now = 0; now < until_ns; i++) {
-        const struct place *place = &plan->places[i % depth];
+    for (n = 0; now < until_ns; n++) {
+        const struct place *place = &plan->places[n % depth];
 
         MUST(cudaEventSynchronize(place->event));
         now = now_ns();
-        n += i >= depth && now >= from_ns && now < to_ns;
-        launch(plan, place, (uint32_t)(i % n_chunks));
+        n_counted += n >= depth && now >= from_ns && now < to_ns;
+        launch(plan, place, (uint32_t)(n % n_chunks));
     }
     for (uint32_t i = 0; i < depth; i++) {
         MUST(cudaEventSynchronize(plan->places[i].event));
     }
-    return n;
+    *ret_n = n;
+    return n_counted;
 }
 
 double direct_run(struct direct_plan *plan)

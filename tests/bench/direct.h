@@ -47,11 +47,10 @@ void direct_plan_create(const struct direct *direct, const struct direct_shape *
 void direct_plan_destroy(struct direct_plan *plan);
 /* All of the memory once; returns the seconds. */
 double direct_run(struct direct_plan *plan);
-/* Its first n_chunks over and over, until `until_ns`; returns how many were done in [from_ns,
- * to_ns).
- */
+/* Its first n_chunks over and over, until `until_ns`.  Returns how many were done in
+ * [from_ns, to_ns); *ret_n: in all. */
 uint64_t direct_run_until(struct direct_plan *plan, uint32_t n_chunks, uint64_t from_ns,
-                          uint64_t to_ns, uint64_t until_ns);
+                          uint64_t to_ns, uint64_t until_ns, uint64_t *ret_n);
 /* One chunk of it, with nothing else in flight, until it is done. */
 void direct_step(struct direct_plan *plan, uint32_t chunk);
 

@@ -8,8 +8,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #define PROGRAM     "nvidia-cuda-mps-control"
@@ -30,10 +32,12 @@ void mps_leave(void)
     unsetenv("CUDA_MPS_LOG_DIRECTORY");
 }
 
+/* Where we are killed it is asked to end, so that it ends its server. */
 static _Noreturn void become(void)
 {
     int fd = open("/dev/null", O_RDWR);
 
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(fd, STDIN_FILENO);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);

@@ -44,7 +44,8 @@ struct own_party {
     uint32_t n_flying;
     uint32_t n_taken; /* of mapped jobs, ever */
     const struct party_order *order;
-    uint64_t n_bulk_chunks; /* that a run has done */
+    uint64_t n_bulk_chunks; /* that a run has done in its time */
+    uint64_t n_bulk_all;
 };
 
 static enum own_bulk bulk_of(const struct party_order *order)
@@ -205,8 +206,9 @@ static void *run_bulk(void *state)
     enum own_bulk bulk = bulk_of(order);
     uint32_t n_chunks = (uint32_t)(bulk_used(party, bulk) / bulk_shapes[bulk].chunk_size);
 
-    party->n_bulk_chunks = direct_run_until(party->bulk_plans[bulk], n_chunks, order->from_ns,
-                                            order->to_ns, order->to_ns + PARTY_AFTER_NS);
+    party->n_bulk_chunks =
+        direct_run_until(party->bulk_plans[bulk], n_chunks, order->from_ns, order->to_ns,
+                         order->to_ns + PARTY_AFTER_NS, &party->n_bulk_all);
     return NULL;
 }
 
@@ -253,7 +255,9 @@ static void run(void *state, const struct party_order *order, struct party_answe
     if (bulk != OWN_NO_BULK) {
         pthread_join(thread, NULL);
         answer->n_bytes += party->n_bulk_chunks * bulk_shapes[bulk].chunk_size;
-        subject_copy.check("own bulk", party->out, party->in, bulk_used(party, bulk));
+        subject_copy.check(
+            "own bulk", party->out, party->in,
+            MIN(bulk_used(party, bulk), party->n_bulk_all * bulk_shapes[bulk].chunk_size));
     }
 }
 
