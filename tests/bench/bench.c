@@ -101,6 +101,25 @@ void bench_need_backend(const char *backend)
     exit(EXIT_SKIPPED);
 }
 
+uint32_t bench_count_devices(const char *backend)
+{
+    char program[64], path[PATH_MAX + 32], command[PATH_MAX + 64], line[256];
+    uint32_t n = 1;
+    FILE *output;
+
+    snprintf(program, sizeof(program), "cuda/gpupipe-worker-%s", backend);
+    bench_find(program, path, sizeof(path));
+    snprintf(command, sizeof(command), "'%s' --probe", path);
+    output = popen(command, "re");
+    while (output != NULL && fgets(line, sizeof(line), output) != NULL) {
+        sscanf(line, "devices=%u", &n);
+    }
+    if (output == NULL || pclose(output) != 0) {
+        bench_fail("%s does not work", command);
+    }
+    return n;
+}
+
 /* Does it answer a ping?  It takes connections from its start on and serves them once READY. */
 static bool answers(const char *socket_path)
 {
@@ -154,10 +173,11 @@ static pid_t find_worker(pid_t daemon)
 static _Noreturn void become_daemon(const struct bench_daemon *daemon, const char *path,
                                     const char *backend)
 {
-    const char *device = strcmp(backend, "cpu") == 0 ? "cpu0" : "0";
+    const char *first = strcmp(backend, "cpu") == 0 ? "cpu0" : "0";
+    const char *devices = daemon->devices != NULL ? daemon->devices : first;
 
     /* An older daemon, of bench_compare, has no rings. */
-    execl(path, path, "--socket", daemon->socket_path, "--backend", backend, "--devices", device,
+    execl(path, path, "--socket", daemon->socket_path, "--backend", backend, "--devices", devices,
           "--log-level", "warning", daemon->ring_pool != NULL ? "--ring-pool" : NULL,
           daemon->ring_pool, NULL);
     fprintf(stderr, "%s: %s\n", path, strerror(errno));

@@ -26,6 +26,7 @@ struct bench_daemon {
     pid_t pid;
     pid_t worker;
     const char *ring_pool; /* for its --ring-pool, set beforehand; NULL: the default */
+    const char *devices;   /* for its --devices, likewise; NULL: the first */
 };
 
 /* A program of this build, as "daemon/gpupiped". */
@@ -33,6 +34,9 @@ void bench_find(const char *program, char *ret_path, size_t size);
 
 /* "cpu" or "cuda": ends the program with exit code 77 where it finds no device. */
 void bench_need_backend(const char *backend);
+
+/* How many there are, 1 or more, for a backend that there is. */
+uint32_t bench_count_devices(const char *backend);
 
 /* path NULL: the daemon of this build.  Returns once it is ready. */
 void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend);

@@ -192,6 +192,7 @@ static void open_ring(struct bulk *bulk)
     const struct bulk_shape *shape = bulk->shape;
 
     ring_stream_open(&bulk->stream, shape->socket_path, 2 * shape->window * shape->push_size);
+    bulk->stream.device = shape->device;
     bulk->in = bulk->stream.in;
     bulk->out = bulk->stream.out;
     bulk->n_slots = shape->window;

@@ -23,6 +23,7 @@ struct bulk_shape {
     size_t push_size;
     uint32_t window;
     uint32_t iterate_n; /* of BULK_ITERATE, 152 or more */
+    const char *device; /* NULL: any */
     bool is_inline;     /* no ring: `run` requests of copy; as fast as it goes */
 };
 

@@ -183,10 +183,13 @@ void ring_stream_close(struct ring_stream *stream)
 void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
                          enum priority priority, uint32_t window, struct ring_stream_job *ret_job)
 {
-    const struct msg_job_open open = {
+    struct msg_job_open open = {
         .op = *op, .options = {.priority = priority, .window = window, .is_in_rings = true}};
     msgpack_packer packer = begin(stream);
 
+    if (stream->device != NULL) {
+        snprintf(open.options.device, sizeof(open.options.device), "%s", stream->device);
+    }
     codec_pack_job_open(&packer, stream->msgid, &open);
     call(stream, ret_job);
 }

@@ -23,6 +23,7 @@ struct ring_stream {
     uint8_t *data;
     uint8_t *in;
     uint8_t *out;
+    const char *device; /* of the jobs that are prepared next; NULL: any */
 
     uint32_t msgid; /* of the last request */
     bool is_answered;

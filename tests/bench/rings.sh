@@ -11,66 +11,10 @@
 #   SIZE=512M     of one run of bench_rival (1G takes twice its time)
 set -uo pipefail
 
-build=$(cd "$1" && pwd) || exit 2
-mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 2
-
 limit_s=470
-n_passed=0
-n_failed=0
-n_skipped=0
-declare -A commands=()
-
-backend=cpu
+. "$(dirname "$0")/reach.sh"
 size=64M
-for folder in cuda libexec/gpupipe; do
-    if [ -x "$build/$folder/gpupipe-worker-cuda" ] && "$build/$folder/gpupipe-worker-cuda" --probe; then
-        backend=cuda
-        size=128M
-    fi
-done
-
-run() { # NAME SECONDS [ARGUMENT...]
-    local name=$1 most_s=$2 left_s=$((limit_s - SECONDS)) start_s=$SECONDS status
-
-    shift 2
-    commands[$name]="bench_$name $*"
-    echo "==== ${commands[$name]}"
-    : >"$out/$name.txt"
-    if [ ! -x "$build/tests/bench/bench_$name" ]; then
-        echo "not in this build"
-        n_skipped=$((n_skipped + 1))
-        return
-    fi
-    if [ "$left_s" -lt 5 ]; then
-        echo "no time is left"
-        n_failed=$((n_failed + 1))
-        return
-    fi
-    timeout -k 5 $((left_s < most_s ? left_s : most_s)) "$build/tests/bench/bench_$name" "$@" \
-        --json "$out/$name.json" 2>&1 | tee "$out/$name.txt"
-    status=${PIPESTATUS[0]}
-    echo "---- $name: exit status $status after $((SECONDS - start_s)) s"
-    case $status in
-    0) n_passed=$((n_passed + 1)) ;;
-    77) n_skipped=$((n_skipped + 1)) ;;
-    *) n_failed=$((n_failed + 1)) ;;
-    esac
-}
-
-# A row of the table: the claim or limit as the benchmark prints it, whose line ends with figure,
-# bound, and yes, no or stated.
-row() { # NAME WHAT CLAIM
-    local found
-
-    found=$(awk -v claim="$3  " '
-        { line = $0; sub(/^ +/, "", line) }
-        index(line, claim) == 1 && $NF ~ /^(yes|no|stated)$/ {
-            print $(NF - 2), $(NF - 1), $NF
-            exit
-        }' "$out/$1.txt")
-    read -r figure bound reached <<<"${found:-- - -}"
-    printf '%-66s %9s %6s %-6s  %s\n' "$2" "$figure" "$bound" "$reached" "${commands[$1]}"
-}
+[ $backend = cpu ] || size=128M
 
 run start 40 --backend $backend
 run open 40 --backend $backend
@@ -86,8 +30,7 @@ direct="direct, events"
 mapped="direct, mapped"
 [ $backend = cuda ] || direct="in this process"
 
-echo "==== reach, backend $backend"
-printf '%-66s %9s %6s %-6s  %s\n' what figure bound "" command
+head_of_table
 row rival "copy in a ring against the best direct pipeline" "copy: ring against best direct"
 row rival "iterate likewise" "iterate: ring against best direct"
 row rival "copy in a ring against the link with both directions busy" "copy: ring against the link, both ways"
@@ -109,5 +52,4 @@ row clients "8 client processes against one: throughput" "throughput of all clie
 row clients "device memory of 8 own contexts to the worker's" "memory of own contexts to the worker's"
 row clients "likewise, with the buffers of a pipeline in each" "likewise, with a pipeline in each"
 row idle "wake-ups of an idle daemon in 10 s" "wake-ups of an idle daemon"
-echo "$n_passed passed, $n_failed failed, $n_skipped skipped in $SECONDS s"
-[ "$n_failed" -eq 0 ]
+end_of_table
