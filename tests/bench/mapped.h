@@ -22,4 +22,4 @@ void mapped_step(struct mapped *mapped, size_t at, size_t size);
 /* The same without waiting: any number may be under way, and they are done in their order. */
 void mapped_send(struct mapped *mapped, size_t at, size_t size);
 /* How many of all that were sent are done. */
-uint32_t mapped_n_done(const struct mapped *mapped);
+uint32_t mapped_n_done(struct mapped *mapped);
