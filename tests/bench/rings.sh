@@ -52,4 +52,6 @@ row clients "8 client processes against one: throughput" "throughput of all clie
 row clients "device memory of 8 own contexts to the worker's" "memory of own contexts to the worker's"
 row clients "likewise, with the buffers of a pipeline in each" "likewise, with a pipeline in each"
 row idle "wake-ups of an idle daemon in 10 s" "wake-ups of an idle daemon"
+row idle "of the driver's own threads in it" "wake-ups of the driver's threads"
+row idle "of a bare process with an idle CUDA context" "wake-ups of a bare process"
 end_of_table

@@ -57,19 +57,23 @@ static bool daemon_sleeps(const struct ring_client *ring)
 
 /* ---- who sleeps ----------------------------------------------------------------------------- */
 
-/* A sanitizer's thread has the name of its process, and wakes up ten times a second. */
+/*
+ * Of a worker's threads those that we have made: the first, which is its control thread, and those
+ * that have the names we gave.  Others there wake up as they like: CUDA's event handler does ten
+ * times a second, and so does a sanitizer's thread.
+ */
 static bool is_ours(pid_t pid, const char *task)
 {
-    char path[300], process_name[32];
-    const char *name = harness_proc(pid, "comm");
+    char path[300];
+    const char *name;
 
-    snprintf(process_name, sizeof(process_name), "%s", name == NULL ? "" : name);
     snprintf(path, sizeof(path), "task/%s/comm", task);
     name = harness_proc(pid, path);
-    return atoi(task) == pid || (name != NULL && strcmp(name, process_name) != 0);
+    return atoi(task) == pid ||
+           (name != NULL && (strcmp(name, "data\n") == 0 || strncmp(name, "compute-", 8) == 0));
 }
 
-/* How often the threads of a process have gone to sleep: the first, and those with names. */
+/* How often our threads of a process have gone to sleep. */
 static uint64_t n_sleeps(pid_t pid)
 {
     char path[300];
