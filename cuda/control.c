@@ -13,6 +13,7 @@
  */
 #include "cuda/control.h"
 
+#include "cuda/bells.h"
 #include "cuda/pump.h"
 #include "proto/channel.h"
 #include "proto/shm.h"
@@ -32,6 +33,7 @@ struct control {
     struct job_block *jobs;
     size_t jobs_size;
     int doorbell_fd;
+    struct bells *bells;
     struct pump *pump;
 };
 
@@ -91,7 +93,7 @@ static int announce(struct control *control, struct failure *ret_failure)
 
 static int start_pump(struct control *control, uint32_t n_jobs, struct failure *ret_failure)
 {
-    const struct pump_parts parts = {
+    struct pump_parts parts = {
         .queue = control->queue,
         .jobs = {.blocks = control->jobs, .n_blocks = n_jobs},
         .segments = control->segments,
@@ -100,8 +102,12 @@ static int start_pump(struct control *control, uint32_t n_jobs, struct failure *
         .on_fatal = on_fatal,
         .arg = control,
     };
-    int error = pump_start(&parts, &control->pump);
+    int error = bells_create(control->doorbell_fd, &control->bells);
 
+    if (error == 0) {
+        parts.bells = control->bells;
+        error = pump_start(&parts, &control->pump);
+    }
     if (error < 0) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "cannot start the data thread: %s",
                     strerror(-error));
@@ -193,6 +199,30 @@ static int handle_segment_drop(struct control *control, const struct control_mes
     return answer_segment(control, CONTROL_SEGMENT_GONE, id, ret_failure);
 }
 
+static int handle_bell_add(struct control *control, const struct control_message *message, int *fds,
+                           struct failure *ret_failure)
+{
+    uint32_t id = message->bell.id;
+
+    if (bells_add(control->bells, id, fds[0]) < 0) {
+        return fail(ret_failure, STATUS_PROTO, NULL, "bell %u is there already, or one too many",
+                    id);
+    }
+    fds[0] = -1;
+    return 0;
+}
+
+static int handle_bell_drop(struct control *control, const struct control_message *message,
+                            int *fds, struct failure *ret_failure)
+{
+    (void)fds;
+    if (bells_drop(control->bells, message->bell.id) < 0) {
+        return fail(ret_failure, STATUS_PROTO, NULL, "there is no bell %u to drop",
+                    message->bell.id);
+    }
+    return 0;
+}
+
 static int handle_ping(struct control *control, const struct control_message *message, int *fds,
                        struct failure *ret_failure)
 {
@@ -223,6 +253,8 @@ static const struct handler {
     [CONTROL_QUEUES] = {"QUEUES", IN(CONTROL_STATE_ANNOUNCED), 3, handle_queues},
     [CONTROL_SEGMENT_ADD] = {"SEGMENT_ADD", IN_ANY, 1, handle_segment_add},
     [CONTROL_SEGMENT_DROP] = {"SEGMENT_DROP", IN_ANY, 0, handle_segment_drop},
+    [CONTROL_BELL_ADD] = {"BELL_ADD", IN(CONTROL_STATE_READY), 1, handle_bell_add},
+    [CONTROL_BELL_DROP] = {"BELL_DROP", IN(CONTROL_STATE_READY), 0, handle_bell_drop},
     [CONTROL_PING] = {"PING", IN_ANY, 0, handle_ping},
     [CONTROL_STOP] = {"STOP", IN_ANY, 0, handle_stop},
 };
@@ -242,7 +274,7 @@ static int handle(struct control *control, const struct control_message *message
     }
     handler = &handlers[message->type];
     if ((handler->states & IN(control->state)) == 0) {
-        return fail(ret_failure, STATUS_PROTO, NULL, "%s came twice", handler->name);
+        return fail(ret_failure, STATUS_PROTO, NULL, "%s came twice, or too early", handler->name);
     }
     if (n_fds != handler->n_fds) {
         return fail(ret_failure, STATUS_PROTO, NULL, "%s came with %u descriptors, not %u",
@@ -306,6 +338,7 @@ static int serve(struct control *control, const char *device, struct failure *re
 static void finish(struct control *control)
 {
     pump_stop(control->pump);
+    bells_destroy(control->bells);
     device_backend.close(control->device);
     segments_destroy(control->segments);
     queue_destroy(control->queue);

@@ -10,7 +10,8 @@
  * Sleeping is in the device's wait(), on the doorbell and the device's completions, after the sleep
  * protocol of queue.c has found nothing new.  Entries left for want of room do not count as new:
  * the completion that makes the room wakes us.  For WORK_AWAKE_NS after an entry that asks for it
- * (WORK_AWAKE) there is no sleep: the thread looks again and again.
+ * (WORK_AWAKE) there is no sleep: the thread looks again and again.  After that it hears the bells
+ * of clients (bells.h) until one has rung for nothing.
  *
  * The thread ends when its doorbell does: the front end is gone, or pump_stop() has shut it down.
  *
@@ -35,6 +36,8 @@ struct pump {
     struct device_work works[BATCH];
     struct device_completion completions[BATCH];
     uint64_t awake_until_ns; /* 0: it may sleep */
+    bool hears_bells;
+    bool was_rung; /* awake because of a bell */
     pthread_t thread;
 };
 
@@ -127,6 +130,8 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
 
         if ((pump->entries[i].flags & WORK_AWAKE) != 0) {
             pump->awake_until_ns = issue_ns + WORK_AWAKE_NS;
+            pump->hears_bells = true;
+            pump->was_rung = false;
         }
         if (error == 0) {
             work->cookie = cookie_of(priority, pump->indices[i]);
@@ -185,16 +190,38 @@ static uint32_t feed(struct pump *pump)
 
 static bool is_awake(struct pump *pump)
 {
-    if (pump->awake_until_ns != 0 && now_ns() >= pump->awake_until_ns) {
-        pump->awake_until_ns = 0;
+    if (pump->awake_until_ns == 0 || now_ns() < pump->awake_until_ns) {
+        return pump->awake_until_ns != 0;
     }
-    return pump->awake_until_ns != 0;
+    pump->awake_until_ns = 0;
+    if (pump->was_rung) {
+        pump->hears_bells = pump->was_rung = false;
+    } else {
+        bells_rang(pump->parts.bells); /* until now, which is no news */
+    }
+    return false;
+}
+
+/* Until there may be something to do. */
+static void sleep_until_woken(struct pump *pump, bool *is_closed)
+{
+    const struct pump_parts *parts = &pump->parts;
+    int fd = pump->hears_bells ? bells_fd(parts->bells) : parts->doorbell_fd;
+
+    if (queue_work_sleep(parts->queue)) {
+        device_backend.wait(parts->device, fd);
+    }
+    queue_work_awake(parts->queue);
+    channel_drain(parts->doorbell_fd, is_closed);
+    if (pump->hears_bells && bells_rang(parts->bells)) {
+        pump->awake_until_ns = now_ns() + WORK_BELL_NS;
+        pump->was_rung = true;
+    }
 }
 
 static void *run(void *arg)
 {
     struct pump *pump = arg;
-    struct queue *queue = pump->parts.queue;
     bool is_closed = false;
 
     while (!is_closed) {
@@ -204,11 +231,7 @@ static void *run(void *arg)
         if (n_moved == 0 && is_awake(pump)) {
             cpu_relax();
         } else if (n_moved == 0) {
-            if (queue_work_sleep(queue)) {
-                device_backend.wait(pump->parts.device, pump->parts.doorbell_fd);
-            }
-            queue_work_awake(queue);
-            channel_drain(pump->parts.doorbell_fd, &is_closed);
+            sleep_until_woken(pump, &is_closed);
         }
     }
     return NULL;

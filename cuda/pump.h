@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "cuda/bells.h"
 #include "cuda/device.h"
 #include "cuda/resolve.h"
 #include "cuda/segments.h"
@@ -20,6 +21,7 @@ struct pump_parts {
     struct segments *segments;
     struct device *device;
     int doorbell_fd;
+    struct bells *bells; /* that one among them */
     /* The worker cannot go on: the device is lost or the queues are broken.  Does not return. */
     void (*on_fatal)(void *arg, const struct failure *failure);
     void *arg;

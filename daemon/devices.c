@@ -228,6 +228,13 @@ uint64_t devices_chunk_least(const struct devices *devices)
 
 /* ---- all their links ------------------------------------------------------------------------ */
 
+void devices_unhear(struct devices *devices, uint64_t ring)
+{
+    for (uint32_t i = 0; i < devices->n; i++) {
+        worker_link_unhear(devices->all[i].link, ring);
+    }
+}
+
 void devices_publish(struct devices *devices)
 {
     for (uint32_t i = 0; i < devices->n; i++) {

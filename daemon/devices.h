@@ -78,6 +78,7 @@ uint64_t devices_chunk_size(const struct devices *devices);
 uint64_t devices_chunk_least(const struct devices *devices);
 
 /* worker_link.h's functions of these names, for all of them. */
+void devices_unhear(struct devices *devices, uint64_t ring);
 void devices_publish(struct devices *devices);
 void devices_poll(struct devices *devices);
 bool devices_sleep(struct devices *devices);

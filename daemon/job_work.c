@@ -6,6 +6,7 @@
  */
 #include "daemon/job.h"
 
+#include "daemon/ring_link.h"
 #include "daemon/server.h"
 #include "proto/util.h"
 
@@ -184,6 +185,9 @@ static int issue_records(struct job *job, const struct scheduler_place *place, s
     int r = submit(job, place, &entry, push);
     if (r == 0) {
         push->n_released += n;
+        if (push->keeps_awake) {
+            ring_link_let_hear(push->ring, job->server->devices.all[place->device].link);
+        }
     }
     return r;
 }

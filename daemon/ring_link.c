@@ -15,6 +15,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sys/socket.h>
 
 #define RING_BUDGET 64 /* descriptors of one ring in one turn, so that others have theirs */
 
@@ -83,12 +84,23 @@ static void publish(struct ring_link *link)
     }
 }
 
+/* Workers have the doorbell open as well: that it ends must not wait for them. */
+static void end_doorbell(struct ring_link *link)
+{
+    if (link->is_heard) {
+        devices_unhear(&link->server->devices, link->id);
+        channel_drain(link->doorbell_fd, NULL);
+        shutdown(link->doorbell_fd, SHUT_RDWR);
+    }
+}
+
 /* Nothing holds it any more; whoever asked for it is told. */
 static void finish(struct ring_link *link)
 {
     struct answer answer;
 
     publish(link);
+    end_doorbell(link);
     if (link->session != NULL && link->has_close_msgid) {
         codec_pack_empty_result(answer_begin(&answer), link->close_msgid);
         answer_send(&answer, link->session);
@@ -267,6 +279,13 @@ static void take(struct ring_link *link)
     }
 }
 
+void ring_link_let_hear(struct ring_link *link, struct worker_link *worker)
+{
+    if (link->state == RING_LINK_OPEN && worker_link_hear(worker, link->id, link->doorbell_fd)) {
+        link->is_heard = true;
+    }
+}
+
 void ring_link_complete(struct ring_link *link, const struct ring_completion *completion)
 {
     link->n_taken--;
@@ -300,6 +319,15 @@ void ring_links_publish(struct server *server)
     }
 }
 
+/* Before it sleeps, so that what it rings from then on wakes us up. */
+static void read_doorbell(struct ring_link *link)
+{
+    if (link->rung_ns != 0) {
+        link->rung_ns = 0;
+        channel_drain(link->doorbell_fd, NULL); /* that it has ended is told again */
+    }
+}
+
 bool ring_links_sleep(struct server *server)
 {
     struct ring_link **at = &server->rings_awake;
@@ -307,6 +335,7 @@ bool ring_links_sleep(struct server *server)
     while (*at != NULL) {
         struct ring_link *link = *at;
 
+        read_doorbell(link);
         if (link->state == RING_LINK_OPEN && !ring_sleep(link->queues)) {
             return false;
         }
@@ -333,12 +362,24 @@ static bool is_rung_for_nothing(const struct ring_link *link)
     return link->n_idle_wakes >= RING_IDLE_WAKES;
 }
 
+/* It rings: read it now, or leave it for the workers that hear it? */
+static bool is_to_be_read(struct ring_link *link)
+{
+    bool is_left = link->is_heard && link->rung_ns == 0 && !is_rung_for_nothing(link);
+
+    link->rung_ns = is_left ? now_ns() : 0;
+    return !is_left && !is_rung_for_nothing(link);
+}
+
 static void on_doorbell(uv_poll_t *poll, int status, int events)
 {
     struct ring_link *link = poll->data;
-    bool is_closed = false;
+    bool has_ended = status < 0 || (events & UV_DISCONNECT) != 0, is_closed = false;
 
-    if (!is_rung_for_nothing(link) || status < 0 || (events & UV_DISCONNECT) != 0) {
+    if (!has_ended && link->rung_ns != 0 && now_ns() - link->rung_ns < WORK_BELL_NS) {
+        return; /* the ring is awake since then */
+    }
+    if (is_to_be_read(link) || has_ended) {
         channel_drain(link->doorbell_fd, &is_closed);
     }
     if (is_closed || link->state != RING_LINK_OPEN) {

@@ -9,7 +9,9 @@
  *
  * Descriptors are taken in the server's turn, at most RING_BUDGET of a ring.  A ring *sleeps* when
  * there was nothing to take: then the client rings its doorbell, and an idle ring costs nothing.  A
- * doorbell that rings on and on for nothing is heard only every RING_QUIET_MS.
+ * doorbell that rings on and on for nothing is heard only every RING_QUIET_MS.  Where workers hear
+ * it as well (worker_abi.h), what it rang is read WORK_BELL_NS later, or when the ring sleeps
+ * again: a worker that is slower to wake up would not find it.
  *
  * Thread: the front end's loop.
  */
@@ -25,6 +27,7 @@ struct job;
 struct push;
 struct server;
 struct session;
+struct worker_link;
 
 enum ring_link_state { RING_LINK_OPENING, RING_LINK_OPEN, RING_LINK_CLOSING };
 
@@ -53,6 +56,8 @@ struct ring_link {
     uint32_t n_idle_wakes;  /* in a row, with nothing to take */
     unsigned n_handles;     /* that libuv holds */
     bool may_keep_awake;    /* its client: see awake.h */
+    bool is_heard;          /* by workers, too */
+    uint64_t rung_ns;       /* and when it rang what is still to be read; 0: nothing is */
     bool has_unpublished;   /* completions the client cannot see yet */
     bool is_broken;         /* its queues are not written to any more */
     uint32_t n_taken;       /* descriptors without a completion */
@@ -77,6 +82,8 @@ void ring_link_orphan_all(struct session *session);
  * a CLOSING ring frees it. */
 void ring_link_hold(struct ring_link *link);
 void ring_link_let_go(struct ring_link *link);
+/* This worker has urgent work of the ring: it may wake up when more comes. */
+void ring_link_let_hear(struct ring_link *link, struct worker_link *worker);
 /* Answer a descriptor; dropped where the client has broken the ring or is gone. */
 void ring_link_complete(struct ring_link *link, const struct ring_completion *completion);
 

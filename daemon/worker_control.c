@@ -3,7 +3,7 @@
  *
  * STARTING: HELLO, then its MANIFESTs; they are answered with the queues, and it is FITTING.  Then
  * one segment after the other, each when the last was answered, and it is READY.  Later segments
- * come and go the same way.
+ * come and go the same way, and bells as they are wanted.
  */
 #include "daemon/log.h"
 #include "daemon/worker_private.h"
@@ -15,6 +15,7 @@
 #include <string.h>
 
 static void ask_for_segment(struct worker *worker);
+static void drop_bells(struct worker *worker);
 static void become_ready(struct worker *worker);
 static const char *give_queues(struct worker *worker);
 
@@ -44,6 +45,7 @@ static void on_ask_timer(uv_timer_t *timer)
         problem = give_queues(worker);
     } else {
         ask_for_segment(worker);
+        drop_bells(worker);
     }
     if (problem != NULL) {
         worker_condemn(worker, problem);
@@ -165,6 +167,81 @@ static bool has_same_ops(struct worker *worker)
     return worker->caps.n_ops == ops->n &&
            memcmp(worker->ops, ops->all, ops->n * sizeof(*ops->all)) == 0;
 }
+
+/* ---- bells ---------------------------------------------------------------------------------- */
+
+static int send_bell(struct worker *worker, enum control_type type, uint32_t id, const int *fd)
+{
+    const struct control_message message = {
+        .type = type,
+        .abi = WORKER_ABI,
+        .bell = {.id = id},
+    };
+
+    return send_control(worker, &message, fd, fd != NULL);
+}
+
+static struct worker_bell *find_bell(struct worker *worker, uint64_t ring)
+{
+    for (uint32_t id = 0; id < WORKER_BELLS; id++) {
+        if (worker->bells[id].ring == ring) {
+            return &worker->bells[id];
+        }
+    }
+    return NULL;
+}
+
+bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd)
+{
+    struct worker *worker = link->current;
+    struct worker_bell *bell;
+
+    if (!worker_link_is_ready(link)) {
+        return false;
+    }
+    if (find_bell(worker, ring) != NULL) {
+        return true;
+    }
+    bell = find_bell(worker, 0);
+    if (bell == NULL ||
+        send_bell(worker, CONTROL_BELL_ADD, (uint32_t)(bell - worker->bells), &doorbell_fd) < 0) {
+        return false;
+    }
+    bell->ring = ring;
+    return true;
+}
+
+/* Those that are of no more use; what cannot be said now is said later. */
+static void drop_bells(struct worker *worker)
+{
+    for (uint32_t id = 0; id < WORKER_BELLS && worker->state == WORKER_READY; id++) {
+        if (!worker->bells[id].is_dropping) {
+            continue;
+        }
+        if (send_bell(worker, CONTROL_BELL_DROP, id, NULL) < 0) {
+            try_again_later(worker);
+            return;
+        }
+        worker->bells[id] = (struct worker_bell){0};
+    }
+}
+
+void worker_link_unhear(struct worker_link *link, uint64_t ring)
+{
+    struct worker *worker = link->current;
+    struct worker_bell *bell;
+
+    if (worker == NULL) {
+        return;
+    }
+    bell = find_bell(worker, ring);
+    if (bell != NULL) {
+        bell->is_dropping = true;
+        drop_bells(worker);
+    }
+}
+
+/* ---- ready ---------------------------------------------------------------------------------- */
 
 /* It has all that there is. */
 static void become_ready(struct worker *worker)

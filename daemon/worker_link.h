@@ -86,6 +86,14 @@ int worker_link_submit(struct worker_link *link, enum priority priority,
                        const struct work_entry *entry, void *chunk);
 void worker_link_publish(struct worker_link *link);
 
+/*
+ * The worker, which has work of this ring now, is to hear its doorbell as well, unless it does:
+ * true.  False: it cannot now.  doorbell_fd is the front end's end.
+ */
+bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd);
+/* And not any more; nothing if it does not. */
+void worker_link_unhear(struct worker_link *link, uint64_t ring);
+
 /* Deliver what is done: between reads, and whenever the loop wakes. */
 void worker_link_poll(struct worker_link *link);
 /* Before the loop blocks: false if something came meanwhile.  After it: worker_link_awake(). */

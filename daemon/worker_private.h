@@ -17,6 +17,12 @@
 
 enum worker_state { WORKER_STARTING, WORKER_FITTING, WORKER_READY, WORKER_DYING };
 
+/* One of a worker's bells (worker_abi.h); its index is its id. */
+struct worker_bell {
+    uint64_t ring;    /* 0: free */
+    bool is_dropping; /* of no more use, which cannot be said yet */
+};
+
 struct worker {
     struct worker_link *link;
     enum worker_state state;
@@ -29,13 +35,14 @@ struct worker {
     uv_poll_t control_poll;
     uv_poll_t pid_poll;
     uv_poll_t doorbell_poll;
-    uv_timer_t ask_timer;  /* runs while its queues or a segment cannot be sent */
+    uv_timer_t ask_timer;  /* runs while its queues, a segment or a bell's end cannot be sent */
     uv_timer_t exit_timer; /* runs while it has exited and is not ours to reap */
     unsigned n_handles;    /* that libuv still holds */
     struct queue *queue;
     struct segment_mapper segments;
     bool is_attached; /* to the table of segments */
     bool is_asked;    /* for a segment, and has not answered */
+    struct worker_bell bells[WORKER_BELLS];
     uint32_t n_manifests;
     struct worker_caps caps;
     struct manifest_op *ops;

@@ -12,7 +12,7 @@
  *     worker  HELLO, MANIFEST x n_ops             what it is, which ops it has
  *     daemon  QUEUES + 3 fds, SEGMENT_ADD + fd .. queues, job block, doorbell; then memory
  *     worker  SEGMENT_OK .., READY                READY once the queues are mapped, polled for work
- *     daemon  PING, SEGMENT_ADD + fd, _DROP, STOP
+ *     daemon  PING, SEGMENT_ADD + fd, _DROP, BELL_ADD + fd, _DROP, STOP
  *     worker  PONG, SEGMENT_OK or _REFUSED, SEGMENT_GONE, end of file
  *     worker  FATAL                               the reason, just before it exits
  * The worker's death is the socket's end of file; its exit is its pidfd.
@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#define WORKER_ABI        4
+#define WORKER_ABI        5
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
 /* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
@@ -72,6 +72,18 @@ _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line"
 /* Urgent work mostly comes in trains: one that came 10 ms after the one before took 19 us where
  * everybody had stayed awake, and 125 to 234 where all had to be woken. */
 #define WORK_AWAKE_NS 20000000
+
+/*
+ * Bells: after a silence the front end would have to be woken, and then the worker.  So a worker
+ * that has had WORK_AWAKE of a ring hears its client's doorbell as well: BELL_ADD has a duplicate
+ * of the front end's end, which it waits for and never reads.  When one rings it looks for work for
+ * WORK_BELL_NS, about as long as it takes to wake the front end, where that takes long.  A bell
+ * that no WORK_AWAKE follows in that time costs it no more than that: until some comes it hears
+ * none.
+ */
+#define WORK_BELL_NS 300000
+/* At most, by ids below this; no more programs are quick at once.  Further ones are not heard. */
+#define WORKER_BELLS 64u
 
 enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
 
@@ -143,6 +155,8 @@ enum control_type {
     CONTROL_QUEUES = 32, /* + queue memfd, job-block memfd, doorbell */
     CONTROL_SEGMENT_ADD, /* + the segment's memfd */
     CONTROL_SEGMENT_DROP,
+    CONTROL_BELL_ADD, /* + the doorbell */
+    CONTROL_BELL_DROP,
     CONTROL_PING,
     CONTROL_STOP,
 };
@@ -179,6 +193,10 @@ struct control_message {
             uint32_t zero;
             uint64_t size; /* bytes; SEGMENT_ADD only */
         } segment;         /* SEGMENT_ADD, SEGMENT_DROP, SEGMENT_OK, SEGMENT_GONE */
+        struct {
+            uint32_t id; /* not in use yet, or in use; neither is answered */
+            uint32_t zero;
+        } bell; /* BELL_ADD, BELL_DROP */
         struct {
             uint32_t generation;
             uint32_t n_job_slots;

@@ -163,6 +163,17 @@ void worker_link_publish(struct worker_link *link)
     (void)link;
 }
 
+bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd)
+{
+    (void)link, (void)ring, (void)doorbell_fd;
+    return false;
+}
+
+void worker_link_unhear(struct worker_link *link, uint64_t ring)
+{
+    (void)link, (void)ring;
+}
+
 static uint8_t *at(struct worker_link *link, work_ref ref)
 {
     uint32_t id = WORK_REF_SEGMENT(ref);

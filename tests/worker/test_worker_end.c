@@ -185,6 +185,66 @@ static void test_wrong_segments(void)
     close(fd);
 }
 
+static void expect_refused_bell(enum control_type type, uint32_t id, const char *words)
+{
+    struct control_message message = message_of(type);
+
+    message.bell.id = id;
+    front_send(&front, &message, &front.doorbell_fd, type == CONTROL_BELL_ADD);
+    expect_fatal(words);
+}
+
+static void add_bell(uint32_t id, int fd)
+{
+    struct control_message message = message_of(CONTROL_BELL_ADD);
+
+    message.bell.id = id;
+    front_send(&front, &message, &fd, 1);
+}
+
+static void test_wrong_bells(void)
+{
+    front_start_ready(&front, REAL, 0);
+    expect_refused_bell(CONTROL_BELL_DROP, 5, "no bell 5");
+
+    front_start_ready(&front, REAL, 0);
+    expect_refused_bell(CONTROL_BELL_ADD, WORKER_BELLS, "bell 64");
+
+    front_start_ready(&front, REAL, 0);
+    expect_refused_bell(CONTROL_BELL_DROP, UINT32_MAX, "no bell 4294967295");
+
+    front_start_ready(&front, REAL, 0);
+    add_bell(3, front.jobs_fd); /* which nobody can wait for: it is there and not heard */
+    expect_refused_bell(CONTROL_BELL_ADD, 3, "bell 3 is there");
+
+    front_start(&front, REAL);
+    expect_refused_bell(CONTROL_BELL_DROP, 0, "too early");
+}
+
+/* The other end finds that nobody has it open any more. */
+static void test_a_bell_is_let_go_of(void)
+{
+    struct control_message drop = message_of(CONTROL_BELL_DROP);
+    bool is_closed = true;
+    int ends[2];
+
+    front_start_ready(&front, REAL, 0);
+    for (drop.bell.id = 0; drop.bell.id < WORKER_BELLS; drop.bell.id++) {
+        CHECK_EQ(channel_pair(true, ends), 0);
+        add_bell(drop.bell.id, ends[1]);
+        close(ends[1]);
+        channel_ring(ends[0]);
+        front_ping(&front);
+        channel_drain(ends[0], &is_closed);
+        CHECK(!is_closed);
+        front_send(&front, &drop, NULL, 0);
+        front_ping(&front);
+        channel_drain(ends[0], &is_closed);
+        CHECK(is_closed);
+        close(ends[0]);
+    }
+}
+
 /* A tail that no front end writes: the data thread says so and the process ends. */
 static void test_broken_queues(void)
 {
@@ -207,4 +267,5 @@ CHECK_MAIN(CHECK_TEST(test_end_of_file_ends_it), CHECK_TEST(test_end_of_file_bef
            CHECK_TEST(test_a_bus_error_outside_of_work_ends_it),
            CHECK_TEST(test_a_killed_front_end_ends_it), CHECK_TEST(test_wrong_control_messages),
            CHECK_TEST(test_wrong_queues), CHECK_TEST(test_wrong_segments),
+           CHECK_TEST(test_wrong_bells), CHECK_TEST(test_a_bell_is_let_go_of),
            CHECK_TEST(test_broken_queues))
