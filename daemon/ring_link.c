@@ -73,6 +73,17 @@ static void on_closed(uv_handle_t *handle)
     }
 }
 
+/* Nobody knows of it any more. */
+static void dispose(struct ring_link *link)
+{
+    if (link->n_handles > 0) {
+        uv_close((uv_handle_t *)&link->doorbell_poll, on_closed);
+        uv_close((uv_handle_t *)&link->quiet_timer, on_closed);
+    } else {
+        free_link(link);
+    }
+}
+
 /* Show the client what was completed, and wake it if it sleeps. */
 static void publish(struct ring_link *link)
 {
@@ -114,12 +125,7 @@ static void finish(struct ring_link *link)
     }
     forget_awake(link);
     unlink_from_server(link);
-    if (link->n_handles > 0) {
-        uv_close((uv_handle_t *)&link->doorbell_poll, on_closed);
-        uv_close((uv_handle_t *)&link->quiet_timer, on_closed);
-    } else {
-        free_link(link);
-    }
+    dispose(link);
 }
 
 static void close_now(struct ring_link *link)
@@ -410,7 +416,7 @@ static int listen_to_doorbell(struct ring_link *link)
     return uv_poll_start(&link->doorbell_poll, UV_READABLE | UV_DISCONNECT, on_doorbell);
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- blanks --------------------------------------------------------------------------------- */
 
 static int make_doorbell(struct ring_link *link)
 {
@@ -430,8 +436,54 @@ static int make_doorbell(struct ring_link *link)
     link->doorbell_poll.data = link;
     link->quiet_timer.data = link;
     link->n_handles = 2;
-    return listen_to_doorbell(link);
+    return 0;
 }
+
+/* NULL: no memory or descriptors. */
+static struct ring_link *make_blank(struct server *server)
+{
+    struct ring_link *link = calloc(1, sizeof(*link));
+
+    if (link == NULL) {
+        return NULL;
+    }
+    link->server = server;
+    link->doorbell_fd = link->client_fd = -1;
+    if (ring_create(&link->queues) < 0 || make_doorbell(link) < 0) {
+        dispose(link);
+        return NULL;
+    }
+    return link;
+}
+
+void ring_links_prepare(struct server *server)
+{
+    if (server->ring_blank == NULL) {
+        server->ring_blank = make_blank(server);
+    }
+}
+
+void ring_links_finish(struct server *server)
+{
+    if (server->ring_blank != NULL) {
+        dispose(STEAL(server->ring_blank));
+    }
+}
+
+static void on_blank_timer(uv_timer_t *timer)
+{
+    ring_links_prepare(timer->data);
+}
+
+static struct ring_link *take_blank(struct server *server)
+{
+    struct ring_link *link = STEAL(server->ring_blank);
+
+    uv_timer_start(&server->blank_timer, on_blank_timer, RING_POOL_STOCK_MS, 0);
+    return link != NULL ? link : make_blank(server);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static int send_opened(struct ring_link *link)
 {
@@ -464,7 +516,7 @@ static void complete_open(struct ring_link *link)
 
     link->size = ring_lease_size(link->data);
     link->segment = ring_lease_segment(link->data);
-    if (make_doorbell(link) < 0 || send_opened(link) < 0) {
+    if (listen_to_doorbell(link) < 0 || send_opened(link) < 0) {
         fail(&failure, STATUS_NO_MEMORY, NULL, "no memory or descriptors for a ring");
         session_queue_error(link->session, link->open_msgid, &failure);
         close_now(link);
@@ -542,18 +594,15 @@ static int create(struct session *session, uint32_t msgid, struct ring_link **re
                   struct failure *ret_failure)
 {
     struct server *server = session_server(session);
-    struct ring_link *link = calloc(1, sizeof(*link));
+    struct ring_link *link = take_blank(server);
 
-    if (link == NULL || ring_create(&link->queues) < 0) {
-        free(link);
+    if (link == NULL) {
         return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory or descriptors for a ring");
     }
-    link->server = server;
     link->session = session;
     link->connection = session_number(session);
     link->open_msgid = msgid;
     link->may_keep_awake = awake_permits(&server->awake, session_fd(session));
-    link->doorbell_fd = link->client_fd = -1;
     link->id = ++server->last_ring_id;
     *ret_link = link;
     return 0;
@@ -594,7 +643,7 @@ int ring_link_open(struct session *session, uint32_t msgid, const struct msg_rin
     r = ring_pool_lease(server->ring_pool, &holder, open->size, node, on_data, link, &link->data,
                         ret_failure);
     if (r < 0) {
-        free_link(link);
+        dispose(link);
         return r;
     }
     link_to_server(link);

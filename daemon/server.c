@@ -264,8 +264,10 @@ static void init_loop(struct server *server)
     server_turn_init(server);
     uv_timer_init(&server->loop, &server->tick);
     uv_timer_init(&server->loop, &server->watchdog);
+    uv_timer_init(&server->loop, &server->blank_timer);
     uv_timer_init(&server->loop, &server->drain_timer);
     server->tick.data = server;
+    server->blank_timer.data = server;
     server->drain_timer.data = server;
     for (unsigned i = 0; i < ARRAY_SIZE(server->signals); i++) {
         uv_signal_init(&server->loop, &server->signals[i]);
@@ -382,6 +384,9 @@ static int server_init(struct server *server, const struct config *config, struc
     if (r == 0) {
         r = make_ring_pool(server, config, ret_failure);
     }
+    if (r == 0 && config->ring_pool_size > 0) {
+        ring_links_prepare(server);
+    }
     if (r == 0 && job_slots_create(&server->job_slots) < 0) {
         r = fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory for the job block");
     }
@@ -410,6 +415,7 @@ static void server_finish(struct server *server)
         session_flush(session);
         session_close(session);
     }
+    ring_links_finish(server);
     listener_close(server);
     devices_finish(&server->devices);
     server_turn_stop(server);

@@ -64,6 +64,7 @@ struct server {
     struct ring_pool *ring_pool;
     struct ring_link *rings;
     struct ring_link *rings_awake; /* may have descriptors, or completions to show */
+    struct ring_link *ring_blank;  /* made beforehand, for the next ring.open; NULL: none is */
     struct ring_leftover *ring_leftovers;
     uint64_t last_ring_id;
 
@@ -88,6 +89,7 @@ struct server {
     uv_idle_t go_on; /* active for one look at sockets that must not block: more is to be done */
     uv_timer_t tick; /* active while something is timed */
     uv_timer_t watchdog;
+    uv_timer_t blank_timer; /* active until a blank is made again */
     uv_timer_t drain_timer;
     uint64_t drain_start_ns;
     uv_signal_t signals[2];

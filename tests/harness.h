@@ -78,6 +78,8 @@ pid_t harness_await_worker(struct harness *harness, pid_t other_than);
 void harness_pause(pid_t pid);
 /* Open descriptors of the daemon, the pool's memfds not counted. */
 unsigned harness_n_fds(const struct harness *harness);
+/* The doorbell of a ring that is made for the next ring.open: open or, for a while, not. */
+#define HARNESS_BLANK_FDS 2
 /* Waits until they are as many as at READY; or at harness_settle(): devices may come after READY.
  */
 void harness_check_fds(struct harness *harness);

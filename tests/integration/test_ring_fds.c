@@ -375,7 +375,7 @@ static void test_what_a_doorbell_carries(void)
             acts[i](ring->doorbell_fd);
             ring_client_check_works(ring, job);
         }
-        CHECK_LE(harness_n_fds(daemon), n_fds);
+        CHECK_LE(harness_n_fds(daemon), n_fds + HARNESS_BLANK_FDS);
         ring_client_close(ring);
     }
 }
