@@ -307,6 +307,8 @@ struct gpupipe_desc {
     uint32_t n_out; /* 0 for an op that reduces: its output is the job's */
     struct gpupipe_span in[GPUPIPE_IN_MAX];
     struct gpupipe_room out[GPUPIPE_OUT_MAX];
+    uint64_t deadline_ns; /* from when the daemon takes it, then DEADLINE for this push alone: the
+                             job goes on.  0: none but the job's.  Not of an op that reduces */
 };
 
 /* Where time went; PROTOCOL.md ("Timing") has the fine print. */
@@ -322,7 +324,7 @@ struct gpupipe_timing {
 struct gpupipe_completion {
     size_t size;
     uint64_t tag;
-    uint64_t n_records;                 /* computed */
+    uint64_t n_records;                 /* computed, from the first on */
     uint64_t out_size[GPUPIPE_OUT_MAX]; /* bytes that now lie in each output */
     int status;                         /* GPUPIPE_OK, or error->status */
     enum gpupipe_priority priority;
@@ -334,10 +336,11 @@ struct gpupipe_completion {
 };
 
 /*
- * One push, and wait for its answer.  n_values may be 0, opts NULL; of desc, job and n_records do
- * not count, and n_out is the op's number of outputs (also if it reduces).  From 1 MiB on the data
- * are copied through a ring that the connection keeps for that, where the daemon has one to give;
- * else everything goes in one message, which gpupipe_limit(gpupipe, "frame") bounds.
+ * One push, and wait for its answer.  n_values may be 0, opts NULL; of desc, job, n_records and
+ * deadline_ns do not count, and n_out is the op's number of outputs (also if it reduces).  From 1
+ * MiB on the data are copied through a ring that the connection keeps for that, where the daemon
+ * has one to give; else everything goes in one message, which gpupipe_limit(gpupipe, "frame")
+ * bounds.
  *
  * *ret_completion, whose size is to be set, is untouched on failure; NULL: of no interest.
  */

@@ -285,6 +285,7 @@ static int post_push(struct flight *flight, const struct gpupipe_desc *desc,
         .has_n = true,
         .n = desc->n_records,
         .n_data = desc->n_in,
+        .deadline_ns = desc->deadline_ns,
     };
     struct request request;
     int rc;
@@ -375,7 +376,7 @@ int gpupipe_submit(struct gpupipe *gpupipe, const struct gpupipe_desc *descs, ui
 
     while (rc >= 0 && n_taken < n) {
         rc = error_take_struct(&desc, (const char *)descs + n_taken * stride, stride, sizeof(desc),
-                               sizeof(desc), &failure);
+                               DESC_LEAST, &failure);
         if (rc == 0) {
             rc = submit_one(gpupipe, &desc, &failure);
         }

@@ -28,6 +28,8 @@ struct flight {
     uint32_t devices;  /* the set of those that it ran on, where it is in a ring */
 };
 
+#define DESC_LEAST offsetof(struct gpupipe_desc, deadline_ns) /* the first version's */
+
 void flight_list_init(struct flight_list *list);
 /* Frees those of this job; NULL: all. */
 void flight_list_free(struct flight_list *list, const struct gpupipe_job *job);

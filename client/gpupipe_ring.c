@@ -119,7 +119,7 @@ static void fail_as(struct flight *flight, uint16_t status)
 static void land(struct flight *flight, const struct ring_completion *completion)
 {
     struct msg_answer answer = {
-        .n = completion->status == STATUS_OK ? completion->n_records : 0,
+        .n = completion->n_records,
         .credit = 1,
         .by = {.priority = MIN(completion->priority, PRIORITY_COUNT - 1),
                .path = "ring",

@@ -111,7 +111,7 @@ int gpupipe_run(struct gpupipe *gpupipe, const char *op, const struct gpupipe_va
     struct failure failure;
     struct job_route route;
     struct msg_run msg;
-    int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), sizeof(mine), &failure);
+    int rc = error_take_struct(&mine, desc, desc->size, sizeof(mine), DESC_LEAST, &failure);
 
     if (rc == 0 && ret_completion != NULL) {
         rc = error_check_size(ret_completion->size, sizeof(*ret_completion), &failure);

@@ -176,12 +176,6 @@ static int check_user_jobs(const struct session *session, struct failure *ret_fa
     return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
 }
 
-/* Of a request that has just arrived. */
-static uint64_t deadline_at(const struct msg_options *options)
-{
-    return options->deadline_ns != 0 ? now_ns() + options->deadline_ns : 0;
-}
-
 /* Its job, and how many records it has. */
 static int start_run(struct session *session, struct prepared *prepared, uint64_t deadline_at_ns,
                      const struct msg_options *options, struct failure *ret_failure)
@@ -205,9 +199,13 @@ static int begin_run(struct session *session, const struct rpc_message *message,
 {
     struct incoming *incoming = session_incoming(session);
     struct prepared *prepared = NULL;
+    uint64_t deadline_at_ns;
     struct msg_run run;
     int r = codec_unpack_run(&message->params, &run, ret_failure);
 
+    if (r == 0) {
+        r = job_deadline_at(run.options.deadline_ns, &deadline_at_ns, ret_failure);
+    }
     if (r == 0) {
         r = prepared_create(session, &run.op, &run.options, &prepared, ret_failure);
     }
@@ -219,7 +217,7 @@ static int begin_run(struct session *session, const struct rpc_message *message,
         return r;
     }
     incoming->n_data = run.n_data;
-    return start_run(session, prepared, deadline_at(&run.options), &run.options, ret_failure);
+    return start_run(session, prepared, deadline_at_ns, &run.options, ret_failure);
 }
 
 /*
@@ -348,8 +346,12 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     struct msg_job_opened opened;
     struct prepared *prepared = NULL;
     struct job *job = NULL;
+    uint64_t deadline_at_ns;
     int r = codec_unpack_job_open(&message->params, &open, ret_failure);
 
+    if (r == 0) {
+        r = job_deadline_at(open.options.deadline_ns, &deadline_at_ns, ret_failure);
+    }
     if (r == 0) {
         r = check_job_count(session, ret_failure);
     }
@@ -358,13 +360,10 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
     }
     r = prepared_create(session, &open.op, &open.options, &prepared, ret_failure);
     if (r == 0) {
-        r = job_create(session, prepared, deadline_at(&open.options), &job, ret_failure);
+        r = job_create(session, prepared, deadline_at_ns, &job, ret_failure);
     }
     if (r < 0) {
         return r;
-    }
-    if (open.options.deadline_ns != 0) {
-        job->deadline_at_ns = now_ns() + open.options.deadline_ns;
     }
     r = job_hold(job, &open.options, ret_failure);
     if (r == 0) {
@@ -456,6 +455,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     struct incoming *incoming = session_incoming(session);
     struct msg_job_push push;
     struct job *job = NULL;
+    uint64_t deadline_at_ns;
     int r = codec_unpack_job_push(&message->params, &push, ret_failure);
 
     if (r == 0) {
@@ -463,6 +463,9 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     }
     if (r == 0) {
         r = check_push(job, &push, ret_failure);
+    }
+    if (r == 0) {
+        r = job_push_deadline_at(job, push.deadline_ns, &deadline_at_ns, ret_failure);
     }
     if (r == 0) {
         r = job_count_records(job, 0, incoming->first_size, &incoming->n_records, ret_failure);
@@ -479,6 +482,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     }
     room->state = PUSH_FILLING;
     room->n_records = incoming->n_records;
+    room->deadline_at_ns = deadline_at_ns;
     incoming->job = job;
     incoming->push = room;
     incoming->n_data = push.n_data;

@@ -334,6 +334,11 @@ void job_accept(struct job *job, struct push *push)
     push->devices = 0;
     push->ran_as = job->flow.priority;
     push->n_merged = 0;
+    push->is_late = false;
+    job->n_timed += push->deadline_at_ns != 0;
+    if (push->deadline_at_ns != 0) {
+        server_need_tick(job->server);
+    }
     free(STEAL(push->failure));
     push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
     push->start_ns = 0;
@@ -394,9 +399,35 @@ void job_expire(struct job *job)
     }
 }
 
-bool job_is_late(const struct job *job, uint64_t now_ns)
+/* A push that is computed, and waits for those before it, is not late. */
+static bool note_late_pushes(struct job *job, uint64_t now_ns)
 {
-    return job->state < JOB_DONE && job->deadline_at_ns != 0 && now_ns >= job->deadline_at_ns;
+    bool has_any = false;
+
+    for (uint32_t i = 0; job->n_timed > 0 && i < job->window; i++) {
+        struct push *push = &job->pushes[i];
+
+        if (push->state == PUSH_ACCEPTED && push->deadline_at_ns != 0 && !push->is_late &&
+            now_ns >= push->deadline_at_ns && push->seq < job->stop_seq &&
+            !push_is_computed(push, &job->prepared->shape)) {
+            push->is_late = has_any = true;
+        }
+    }
+    return has_any;
+}
+
+bool job_note_late(struct job *job, uint64_t now_ns)
+{
+    if (job->state < JOB_DONE && job->deadline_at_ns != 0 && now_ns >= job->deadline_at_ns) {
+        job_expire(job);
+        return true;
+    }
+    return note_late_pushes(job, now_ns);
+}
+
+bool job_is_timed(const struct job *job)
+{
+    return job->n_timed > 0 || (job->deadline_at_ns != 0 && job->state < JOB_DONE);
 }
 
 void job_orphan(struct job *job)
@@ -407,14 +438,36 @@ void job_orphan(struct job *job)
     job_settle(job);
 }
 
+/* Why a push has no more chunks. */
+static void describe_stop(const struct job *job, const struct push *push,
+                          struct failure *ret_failure)
+{
+    uint64_t n_done = push_n_done(push, &job->prepared->shape);
+
+    if (push->failure != NULL) {
+        *ret_failure = *push->failure;
+    } else if (push->is_late || job->state == JOB_EXPIRED) {
+        fail(ret_failure, STATUS_DEADLINE, "deadline_ns",
+             "the deadline passed; %llu of %llu records were done", (unsigned long long)n_done,
+             (unsigned long long)push->n_records);
+        ret_failure->n_done = n_done;
+    } else if (job->state == JOB_FAILED && job->id == 0) {
+        *ret_failure = job->failure; /* a run's FINISH failed, of no push */
+    } else {
+        fail(ret_failure, STATUS_CANCELLED, NULL,
+             "the job was cancelled or failed before this push");
+        ret_failure->n_done = n_done;
+    }
+}
+
 /*
  * May this push be answered now, and how?  Behind stop_seq the answer is an error, as soon as the
  * device has let go of the push's memory.
  */
 static bool try_answer(struct job *job, struct push *push)
 {
-    struct failure cancelled;
-    bool is_stopped = push->seq >= job->stop_seq;
+    bool is_stopped = push->seq >= job->stop_seq || push->is_late;
+    struct failure failure;
 
     if (push->n_chunks > 0 || (!is_stopped && !push_is_computed(push, &job->prepared->shape))) {
         return false;
@@ -428,14 +481,9 @@ static bool try_answer(struct job *job, struct push *push)
     if (!is_stopped) {
         job->n_records += push->n_records;
         job_answer_push(job, push, NULL);
-    } else if (push->failure != NULL) {
-        job_answer_push(job, push, push->failure);
-    } else if (job->state == JOB_EXPIRED || (job->state == JOB_FAILED && job->id == 0)) {
-        job_answer_push(job, push, &job->failure); /* a run's FINISH failed, of no push */
     } else {
-        fail(&cancelled, STATUS_CANCELLED, NULL,
-             "the job was cancelled or failed before this push");
-        job_answer_push(job, push, &cancelled);
+        describe_stop(job, push, &failure);
+        job_answer_push(job, push, &failure);
     }
     job->n_done++;
     return true;
@@ -503,6 +551,38 @@ static uint64_t loop_ns(const struct server *server)
     return uv_now(&server->loop) * UINT64_C(1000000);
 }
 
+/* Of all that is still to be handed out; 0: none. */
+static uint64_t nearest_deadline(const struct job *job)
+{
+    uint64_t nearest_ns = job->deadline_at_ns;
+
+    for (uint32_t i = 0; job->n_timed > 0 && i < job->window; i++) {
+        const struct push *push = &job->pushes[i];
+
+        if (push->state == PUSH_ACCEPTED && push->n_released < push->n_records && !push->is_late &&
+            push->deadline_at_ns != 0 && (nearest_ns == 0 || push->deadline_at_ns < nearest_ns)) {
+            nearest_ns = push->deadline_at_ns;
+        }
+    }
+    return nearest_ns;
+}
+
+void job_queue(struct job *job)
+{
+    struct scheduler *scheduler = &job->server->scheduler;
+    uint64_t deadline_ns = nearest_deadline(job);
+
+    if (!job_has_work(job)) {
+        scheduler_remove(scheduler, &job->flow);
+        return;
+    }
+    if (job->flow.deadline_ns != deadline_ns) { /* as it may not while it is queued */
+        scheduler_remove(scheduler, &job->flow);
+        job->flow.deadline_ns = deadline_ns;
+    }
+    scheduler_add(scheduler, &job->flow, loop_ns(job->server));
+}
+
 void job_settle(struct job *job)
 {
     skip_empty_merges(job);
@@ -512,10 +592,5 @@ void job_settle(struct job *job)
         job_destroy(job);
         return;
     }
-    if (job_has_work(job)) {
-        job->flow.deadline_ns = job->deadline_at_ns;
-        scheduler_add(&job->server->scheduler, &job->flow, loop_ns(job->server));
-    } else {
-        scheduler_remove(&job->server->scheduler, &job->flow);
-    }
+    job_queue(job);
 }

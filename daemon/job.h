@@ -63,6 +63,7 @@ struct job {
     uint64_t n_answered;  /* the oldest seq without an answer */
     uint64_t n_done;      /* answered in any order */
     uint64_t n_records;   /* of pushes answered with success */
+    uint32_t n_timed;     /* unanswered pushes with a deadline of their own */
 
     uint64_t merge_seq; /* reduce: the push whose pieces are folded now */
     bool is_merging;    /* a MERGE or FINISH is at the device */
@@ -119,8 +120,13 @@ void job_close(struct job *job);
 /* End it early: CANCELLED; EXPIRED with DEADLINE; FAILED from the push with this seq on. */
 void job_cancel(struct job *job);
 void job_expire(struct job *job);
-/* Has its deadline passed?  Never of a job that has ended, though it may still have work. */
-bool job_is_late(const struct job *job, uint64_t now_ns);
+/*
+ * Note which deadlines have passed, the job's or a push's of its own: what is late gets no more
+ * chunks.  True: there are some, settle the job.
+ */
+bool job_note_late(struct job *job, uint64_t now_ns);
+/* Is there a deadline still to come? */
+bool job_is_timed(const struct job *job);
 void job_fail(struct job *job, const struct failure *failure, uint64_t seq);
 /*
  * A push that nobody waits for was not accepted: it is answered with this failure in a job.result
@@ -135,6 +141,8 @@ void job_orphan(struct job *job);
  * end it, destroy it.  The job may be gone afterwards.
  */
 void job_settle(struct job *job);
+/* Its place in the scheduler: none without work, else by the nearest deadline of what waits. */
+void job_queue(struct job *job);
 
 /* ---- job_after.c ---------------------------------------------------------------------------- */
 
@@ -164,6 +172,11 @@ int job_check_input(const struct job *job, struct failure *ret_failure);
  */
 int job_count_records(const struct job *job, uint32_t array, uint64_t size, uint64_t *ret_n,
                       struct failure *ret_failure);
+/* From now on; 0, which is none, stays 0.  RANGE: further off than LIMIT_DEADLINE. */
+int job_deadline_at(uint64_t deadline_ns, uint64_t *ret_at_ns, struct failure *ret_failure);
+/* The same of a push that comes now.  INVALID_PARAM: a reduce op's has none of its own. */
+int job_push_deadline_at(const struct job *job, uint64_t deadline_ns, uint64_t *ret_at_ns,
+                         struct failure *ret_failure);
 /* NO_CREDIT: there is no free push. */
 int job_refuse_credit(const struct job *job, struct failure *ret_failure);
 

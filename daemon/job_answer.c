@@ -111,7 +111,7 @@ static int compose_answer(struct job *job, struct push *push, const struct failu
     struct msg_answer answer = {
         .job = job->id,
         .seq = push->seq,
-        .n = push->n_records,
+        .n = failure == NULL ? push->n_records : push_n_done(push, &job->prepared->shape),
         .credit = 1,
         .has_failure = failure != NULL,
     };
@@ -196,6 +196,7 @@ void job_answer_push(struct job *job, struct push *push, const struct failure *f
 {
     struct ring_link *ring = STEAL(push->ring);
 
+    job->n_timed -= push->deadline_at_ns != 0;
     job->server->stats.errors_total += failure != NULL;
     if (ring != NULL && push->is_described) {
         job_complete_push(job, push, ring, failure);

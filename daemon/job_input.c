@@ -37,6 +37,29 @@ int job_check_input(const struct job *job, struct failure *ret_failure)
     return 0;
 }
 
+int job_deadline_at(uint64_t deadline_ns, uint64_t *ret_at_ns, struct failure *ret_failure)
+{
+    if (deadline_ns / 1000000 > LIMIT_DEADLINE) {
+        fail(ret_failure, STATUS_RANGE, "deadline_ns",
+             "a deadline in %llu ms: at most %d (deadline_ms); 0 is none",
+             (unsigned long long)deadline_ns / 1000000, LIMIT_DEADLINE);
+        return failure_add_limit(ret_failure, "deadline_ms", deadline_ns / 1000000, LIMIT_DEADLINE);
+    }
+    *ret_at_ns = deadline_ns != 0 ? now_ns() + deadline_ns : 0;
+    return 0;
+}
+
+int job_push_deadline_at(const struct job *job, uint64_t deadline_ns, uint64_t *ret_at_ns,
+                         struct failure *ret_failure)
+{
+    if (deadline_ns != 0 && job->prepared->shape.leaf != 0) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "deadline_ns",
+                    "op %s needs all of its pushes: give the deadline to the job",
+                    job->prepared->op->name);
+    }
+    return job_deadline_at(deadline_ns, ret_at_ns, ret_failure);
+}
+
 int job_refuse_credit(const struct job *job, struct failure *ret_failure)
 {
     fail(ret_failure, STATUS_NO_CREDIT, "seq",

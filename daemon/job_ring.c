@@ -269,9 +269,8 @@ static void read_desc(const struct ring_desc *desc, const struct job *job, struc
 static int check_desc(const struct ring_desc *desc, const struct job *job,
                       struct failure *ret_failure)
 {
-    if (desc->deadline_ns != 0 || desc->zero != 0) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "zero",
-                    "deadline_ns and zero of a descriptor are 0 in this version");
+    if (desc->zero != 0) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "zero", "zero of a descriptor is 0");
     }
     if (!job->prepared->is_in_rings) { /* its pushes have leased the places they have */
         return fail(ret_failure, STATUS_INVALID_PARAM, "job",
@@ -298,10 +297,14 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     struct described described;
     struct push *push;
     struct job *job = NULL;
+    uint64_t deadline_at_ns;
     int r = find_job(link, desc->job, &job, ret_failure);
 
     if (r == 0) {
         r = check_desc(desc, job, ret_failure);
+    }
+    if (r == 0) {
+        r = job_push_deadline_at(job, desc->deadline_ns, &deadline_at_ns, ret_failure);
     }
     if (r == 0) {
         read_desc(desc, job, link, &described);
@@ -313,6 +316,7 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     push->is_described = true;
     push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
+    push->deadline_at_ns = deadline_at_ns;
     accept_push(job, push, link);
     job_settle(job);
     return 0;
@@ -388,6 +392,7 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
 {
     uint32_t n_out = n_ring_arrays(job) - job->prepared->shape.n_in;
     struct described described = {0};
+    uint64_t deadline_at_ns;
     struct push *push;
 
     if (msg->n_out != n_out) {
@@ -406,6 +411,9 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
         r = read_sizes(job, msg, &described, ret_failure);
     }
     if (r == 0) {
+        r = job_push_deadline_at(job, msg->deadline_ns, &deadline_at_ns, ret_failure);
+    }
+    if (r == 0) {
         r = describe(job, &described, &push, ret_failure);
     }
     if (r < 0) {
@@ -413,6 +421,7 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
     }
     push->is_described = false;
     push->keeps_awake = false;
+    push->deadline_at_ns = deadline_at_ns;
     accept_push(job, push, described.link);
     return 0;
 }
@@ -422,20 +431,21 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
 void job_complete_push(struct job *job, const struct push *push, struct ring_link *link,
                        const struct failure *failure)
 {
+    const struct push_shape *shape = &job->prepared->shape;
+    uint64_t n_records = failure == NULL ? push->n_records : push_n_done(push, shape);
     struct ring_completion completion = {
         .tag = push->tag,
         .job = (uint32_t)job->id,
         .status = (uint16_t)(failure != NULL ? failure->status : STATUS_OK),
-        .n_records = (uint32_t)push->n_records,
+        .n_records = (uint32_t)n_records,
         .devices = push->devices,
         .priority = (uint8_t)push->ran_as,
         .has_timing = job->prepared->wants_timing,
     };
 
-    for (uint32_t array = job->prepared->shape.n_in; failure == NULL && array < n_ring_arrays(job);
-         array++) {
-        completion.out_size[array - job->prepared->shape.n_in] =
-            (uint32_t)push_array_size(&job->prepared->shape, array, push->n_records);
+    for (uint32_t array = shape->n_in; array < n_ring_arrays(job); array++) {
+        completion.out_size[array - shape->n_in] =
+            (uint32_t)push_array_size(shape, array, n_records);
     }
     if (job->prepared->wants_timing) {
         struct msg_timing timing;

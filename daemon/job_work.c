@@ -33,7 +33,8 @@ static struct push *next_push(const struct job *job)
         struct push *push = &job->pushes[i];
 
         if (push->state == PUSH_ACCEPTED && push->n_released < push->n_records &&
-            push->seq < job->stop_seq && (best == NULL || push->seq < best->seq)) {
+            push->seq < job->stop_seq && !push->is_late &&
+            (best == NULL || push->seq < best->seq)) {
             best = push;
         }
     }
@@ -251,8 +252,8 @@ int job_issue(struct job *job, const struct scheduler_place *place)
     } else {
         r = issue_records(job, place, next_push(job));
     }
-    if (r == 0 && !job_has_work(job)) {
-        scheduler_remove(&job->server->scheduler, &job->flow);
+    if (r == 0) {
+        job_queue(job);
     }
     return r;
 }

@@ -165,6 +165,12 @@ void push_timing(const struct push *push, struct msg_timing *ret_timing)
     }
 }
 
+/* What a failed chunk wrote is nothing to count on, and one that was lost may be any. */
+uint64_t push_n_done(const struct push *push, const struct push_shape *shape)
+{
+    return push->failure != NULL || shape->leaf != 0 ? 0 : push->n_released;
+}
+
 bool push_is_computed(const struct push *push, const struct push_shape *shape)
 {
     uint32_t n_used = (uint32_t)div_round_up(push->n_records, push->piece_records);

@@ -63,6 +63,9 @@ struct push {
     uint64_t tag;           /* ... with this */
     bool keeps_awake;       /* who works on it does not sleep for a while: see awake.h */
 
+    uint64_t deadline_at_ns; /* its own, CLOCK_MONOTONIC; 0: none */
+    bool is_late;            /* ... and it passed: no more chunks, and the answer is DEADLINE */
+
     uint64_t n_released;     /* records handed to devices so far */
     uint32_t n_chunks;       /* at devices now */
     uint32_t devices;        /* set of those that had some */
@@ -102,6 +105,9 @@ void push_sink(const struct push *push, const struct push_shape *shape, uint32_t
 
 /* Zero the rest of the last record of input 0, of which `size` bytes were received. */
 void push_pad(const struct push *push, const struct push_shape *shape, uint64_t size);
+
+/* Records that are done, from the first on, now that it is answered with an error. */
+uint64_t push_n_done(const struct push *push, const struct push_shape *shape);
 
 /* Why it failed, the first time; without memory for that it is answered as those behind it. */
 void push_note_failure(struct push *push, const struct failure *failure);

@@ -160,11 +160,9 @@ static bool check_deadlines(struct server *server, uint64_t now)
 
     for (struct job *job = server->jobs; job != NULL; job = next) {
         next = job->next;
-        if (job_is_late(job, now)) {
-            job_expire(job);
+        is_timed |= job_is_timed(job);
+        if (job_note_late(job, now)) {
             job_settle(job);
-        } else {
-            is_timed |= job->deadline_at_ns != 0 && job->state < JOB_DONE;
         }
     }
     return is_timed;

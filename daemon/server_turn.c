@@ -32,8 +32,7 @@ static void dispatch(struct server *server)
     while ((flow = scheduler_next(&server->scheduler, now, &place)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
-        if (job_is_late(job, now)) {
-            job_expire(job);
+        if (job_note_late(job, now)) {
             job_settle(job);
         } else if (job_issue(job, &place) < 0) {
             break;

@@ -287,6 +287,8 @@ static const struct field ref_item = {"", FIELD_CUSTOM, .size = sizeof(struct ms
 static const struct field push_option_fields[] = {
     {"n", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, n), .max = ID_MAX,
      .has = offsetof(struct msg_job_push, has_n)},
+    {"deadline_ns", FIELD_UNSIGNED, FIELD_AT(struct msg_job_push, deadline_ns),
+     .flags = FIELD_SPARSE, .max = ID_MAX},
     {"out", FIELD_LIST, FIELD_EACH(struct msg_job_push, out, n_out), .flags = FIELD_SPARSE,
      .item = &ref_item},
 };

@@ -98,6 +98,7 @@ struct msg_job_push {
     struct msg_ref in[LIMIT_IN];
     uint32_t n_out; /* where the outputs go, if the inputs are Refs */
     struct msg_ref out[LIMIT_OUT];
+    uint64_t deadline_ns; /* from its arrival; 0 = none */
 };
 
 struct msg_job { /* job.close, job.cancel */

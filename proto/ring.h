@@ -38,7 +38,7 @@ struct ring_desc {
     uint32_t out[LIMIT_OUT]; /* not of a reduce op, whose output is the job's */
     uint32_t varying_size;   /* bytes of the varying input, 0 where the op has none */
     uint32_t tail_size;      /* bytes of a short last record of input 0, else 0 */
-    uint64_t deadline_ns;    /* from intake; 0 = none.  For a later version: must be 0 */
+    uint64_t deadline_ns;    /* from intake; 0 = none */
     uint64_t zero;
 };
 _Static_assert(sizeof(struct ring_desc) == 64, "a descriptor is one cache line");

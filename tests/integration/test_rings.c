@@ -374,8 +374,10 @@ static void test_bad_descriptors_are_refused_and_the_job_goes_on(void)
     odd.zero = 1;
     check_refused(ring, &odd, job, STATUS_INVALID_PARAM);
     odd.zero = 0;
-    odd.deadline_ns = 1;
-    check_refused(ring, &odd, job, STATUS_INVALID_PARAM);
+    odd.deadline_ns = (LIMIT_DEADLINE + UINT64_C(1)) * 1000000;
+    check_refused(ring, &odd, job, STATUS_RANGE);
+    odd.deadline_ns = UINT64_MAX;
+    check_refused(ring, &odd, job, STATUS_RANGE);
     odd.deadline_ns = 0;
     odd.varying_size = 1;
     check_refused(ring, &odd, job, STATUS_RANGE);

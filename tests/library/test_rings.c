@@ -109,6 +109,63 @@ static void submit(const struct gpupipe_desc *desc)
     CHECK_EQ(n, 1);
 }
 
+/* ---- deadlines ------------------------------------------------------------------------------ */
+
+/* One push that is late, one that is not, and a program built before there were any. */
+static void check_deadlines(struct gpupipe_ring *ring)
+{
+    struct gpupipe_value size = {"size", GPUPIPE_INT, BLOCK, 0, NULL};
+    struct gpupipe_job *job = open_job(ring, "copy", &size, 1, GPUPIPE_TAIL_ERROR, 0);
+    uint8_t *in = ring != NULL ? take(ring, BLOCK) : random_new(BLOCK);
+    uint8_t *out = ring != NULL ? take(ring, BLOCK) : random_new(BLOCK);
+    struct gpupipe_completion completion;
+    struct gpupipe_outcome outcome;
+    struct gpupipe_desc desc;
+
+    random_bytes(in, BLOCK);
+    memset(out, 0xa5, BLOCK);
+    GPUPIPE_INIT(&desc);
+    desc.job = job;
+    desc.tag = 1;
+    desc.n_records = 1;
+    desc.n_in = desc.n_out = 1;
+    desc.in[0] = (struct gpupipe_span){in, BLOCK};
+    desc.out[0] = (struct gpupipe_room){out, BLOCK};
+    desc.deadline_ns = 1;
+    submit(&desc);
+    GPUPIPE_INIT(&completion);
+    while (gpupipe_reap(gpupipe, &completion, 1) == 0) {
+        check_ok(gpupipe_wait(gpupipe, -1));
+    }
+    CHECK_EQ(completion.tag, 1);
+    CHECK_EQ(completion.status, GPUPIPE_ERROR_DEADLINE);
+    CHECK_STR(completion.error->name, "DEADLINE");
+    CHECK_EQ(completion.n_records, 0);
+    CHECK_EQ(completion.out_size[0], 0);
+    for (unsigned i = 0; i < BLOCK; i++) {
+        CHECK_EQ(out[i], 0xa5);
+    }
+    desc.deadline_ns = UINT64_C(3600000000000);
+    submit(&desc);
+    CHECK_EQ(await_one().n_records, 1);
+    CHECK_MEM(out, in, BLOCK);
+    desc.deadline_ns = 1;
+    desc.size = offsetof(struct gpupipe_desc, deadline_ns);
+    submit(&desc);
+    CHECK_EQ(await_one().n_records, 1);
+    outcome = await_end(job);
+    CHECK_EQ(outcome.n_pushes, 3);
+    CHECK_EQ(outcome.n_records, 2);
+    gpupipe_job_free(job);
+}
+
+static void test_a_push_has_a_deadline_of_its_own(void)
+{
+    start("64M");
+    check_deadlines(open_ring(MIB));
+    check_deadlines(NULL);
+}
+
 /* ---- pushes whose memory comes and goes ----------------------------------------------------- */
 
 enum { N_WORKS = 8 };
@@ -602,8 +659,9 @@ static void test_a_program_that_may_open_no_more_files(void)
     CHECK_EQ(check_count_fds(), n_fds);
 }
 
-CHECK_MAIN(CHECK_TEST(test_pushes_in_two_rings), CHECK_TEST(test_a_hundred_thousand_pushes),
-           CHECK_TEST(test_an_op_that_reduces), CHECK_TEST(test_a_short_last_record),
+CHECK_MAIN(CHECK_TEST(test_a_push_has_a_deadline_of_its_own), CHECK_TEST(test_pushes_in_two_rings),
+           CHECK_TEST(test_a_hundred_thousand_pushes), CHECK_TEST(test_an_op_that_reduces),
+           CHECK_TEST(test_a_short_last_record),
            CHECK_TEST(test_a_daemon_that_stops_leaves_the_results),
            CHECK_TEST(test_an_input_whose_records_differ_in_length),
            CHECK_TEST(test_runs_go_through_a_ring), CHECK_TEST(test_a_run_that_reduces),
