@@ -30,9 +30,6 @@ static const int64_t shares[PRIORITY_COUNT] = {0, 125, 60};
  * chunk, whose time counts in whole then. */
 #define PREPAID_MOST_NS INT64_C(10000000)
 
-/* Bytes in a ns each way, with both directions busy: 47 to 51 (one H200, PCIe 5).  A slower link,
- * or a CPU, shows in the measured rates. */
-#define LINK_SPEED 50
 /* What a worker says beyond this is not believed, nor what would be expected of it: a broken one
  * could have a user wait for ever, or sums run over.  No sensible chunk takes so long. */
 #define COST_MOST_NS UINT64_C(10000000000)
@@ -262,7 +259,7 @@ static struct scheduler_load *load_of(struct scheduler *scheduler,
 
 static uint64_t estimate(const struct flow *flow)
 {
-    uint64_t link_ns = MAX(flow->next_link_size / LINK_SPEED, COST_LEAST_NS);
+    uint64_t link_ns = MAX(flow->next_link_size / SCHEDULER_LINK_SPEED, COST_LEAST_NS);
     double compute_ns = flow->rate->record_ns * flow->next_records;
 
     compute_ns = MIN(compute_ns, (double)COST_MOST_NS);
@@ -347,6 +344,33 @@ static void settle_shares(struct scheduler *scheduler, const struct scheduler_pl
     load->owed_ns = MAX(load->owed_ns - device_ns, -PREPAID_MOST_NS);
 }
 
+/* How much is left of what was: straight to nothing, but in many steps as an exponential does. */
+static double kept(const struct scheduler_usage *usage, uint64_t now_ns)
+{
+    double since_ns = (double)(now_ns - usage->at_ns);
+
+    return since_ns < SCHEDULER_LATELY ? 1 - since_ns / SCHEDULER_LATELY : 0;
+}
+
+double scheduler_usage_rate(const struct scheduler_usage *usage, uint64_t now_ns)
+{
+    double part = kept(usage, now_ns);
+    double in_ns = usage->in_ns * part + (double)(now_ns - usage->at_ns);
+
+    return part > 0 && in_ns > 0 ? usage->ns * part / in_ns : 0;
+}
+
+/* Who begins is taken for one who goes on like that. */
+static void note_usage(struct scheduler_usage *usage, uint64_t now_ns, uint64_t device_ns)
+{
+    double part = kept(usage, now_ns);
+    double in_ns = part > 0 ? usage->in_ns * part + (double)(now_ns - usage->at_ns) : 0;
+
+    usage->ns = usage->ns * part + (double)device_ns;
+    usage->in_ns = MAX(in_ns, (double)device_ns);
+    usage->at_ns = now_ns;
+}
+
 void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge,
                     uint64_t device_ns)
 {
@@ -363,6 +387,8 @@ void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *
                   (int64_t)(device_ns > 0 ? device_ns : charge->cost_ns));
     if (device_ns > 0) {
         correct(scheduler, charge, device_ns);
+        note_usage(&scheduler->usage[charge->place.priority], scheduler->now_ns, device_ns);
+        note_usage(&flow->user->usage[charge->place.priority], scheduler->now_ns, device_ns);
     }
     flow->measuring &= ~SCHEDULER_DEVICE(charge->place.device);
     if (flow->is_held) {

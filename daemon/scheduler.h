@@ -78,6 +78,19 @@ _Static_assert(LIMIT_DEVICES <= 32, "a device is a bit of a uint32_t");
 /* What people wait for without a thought. */
 #define SCHEDULER_DUE UINT64_C(100000000)
 
+/* Bytes in a ns each way, with both directions busy: 47 to 51 (one H200, PCIe 5).  A slower link,
+ * or a CPU, shows in the measured rates. */
+#define SCHEDULER_LINK_SPEED 50
+
+/* How long "of late" is.  Not tuned: some dozen pushes of 4 MiB with slow kernels. */
+#define SCHEDULER_LATELY 20e6
+
+/* Device time of late, and in how long; both fade away. */
+struct scheduler_usage {
+    double ns, in_ns;
+    uint64_t at_ns;
+};
+
 /* The flows of one uid, one priority and one lane. */
 struct scheduler_turn {
     struct heap_node node;     /* in its lane's heap while it has flows, by device time */
@@ -98,6 +111,10 @@ struct scheduler_user {
     struct heap_node again;         /* ... until then */
     uint64_t lanes[PRIORITY_COUNT]; /* set of those in which it has flows */
     struct scheduler_turn turns[PRIORITY_COUNT][SCHEDULER_LANES];
+    struct scheduler_usage usage[PRIORITY_COUNT]; /* as which its chunks ran */
+    /* Of use during a forecast only: what it has queued, and the next that has. */
+    double forecast_ns;
+    struct scheduler_user *forecast_next;
 };
 
 /* What a record of an op takes.  All zero at first; it outlives the flows that name it. */
@@ -169,6 +186,7 @@ struct scheduler {
     uint64_t used_ns;                 /* what the user had that went last */
     uint64_t last_due_ns;
     uint64_t now_ns; /* as it was told last */
+    struct scheduler_usage usage[PRIORITY_COUNT];
 };
 
 void scheduler_init(struct scheduler *scheduler);
@@ -196,6 +214,9 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
  * until all its chunks are back. */
 void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *charge,
                     uint64_t device_ns);
+
+/* Device time in a ns, of late. */
+double scheduler_usage_rate(const struct scheduler_usage *usage, uint64_t now_ns);
 
 /* Chunks of this priority in flight, on all devices. */
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority);

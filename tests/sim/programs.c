@@ -11,6 +11,11 @@
 #define SIM_RECORD 512
 #define THINK_NS   (20 * US) /* at most, from an answer to the next push */
 
+static uint32_t records_of(uint64_t size)
+{
+    return (uint32_t)(size / SIM_RECORD + 1);
+}
+
 static struct sim_push *push_at(struct sim_program *program, uint32_t number)
 {
     return &program->pushes[number % SIM_BACKLOG];
@@ -38,20 +43,67 @@ static void settle(struct sim_program *program)
     }
     program->flow.next_size = next_size(program);
     program->flow.next_link_size = program->flow.next_size;
-    program->flow.next_records = (uint32_t)(program->flow.next_size / SIM_RECORD + 1);
+    program->flow.next_records = records_of(program->flow.next_size);
     scheduler_add(scheduler, &program->flow, program->sim->now_ns);
+}
+
+/* Bytes to be handed out. */
+static uint64_t waiting(const struct sim_program *program)
+{
+    uint64_t size = 0;
+
+    for (uint32_t i = program->next; i != program->last; i++) {
+        size += program->pushes[i % SIM_BACKLOG].size;
+    }
+    return size;
+}
+
+/* What job_check_admit() does: may it come? */
+static bool is_admitted(struct sim *sim, struct sim_program *program, bool *ret_is_forced)
+{
+    uint64_t alone_ns, deadline_ns = program->group->deadline_ns;
+    struct flow flow = program->flow; /* as it will be */
+    struct forecast forecast;
+
+    *ret_is_forced = false;
+    flow.deadline_ns = sim->now_ns + deadline_ns;
+    if (!program->group->is_admitted ||
+        !forecast_begin(&forecast, &sim->scheduler, &flow, sim->now_ns, records_of(program->size),
+                        SIM_RECORD, records_of(SIM_CHUNK))) {
+        return true;
+    }
+    for (uint32_t i = 0; i < sim->n_programs; i++) {
+        const struct sim_program *other = &sim->programs[i];
+        uint64_t n = waiting(other);
+
+        if (n > 0) {
+            forecast_add(&forecast, other == program ? &flow : &other->flow,
+                         forecast_cost(other->flow.rate, records_of(n), SIM_RECORD));
+        }
+    }
+    if (forecast_ns(&forecast, &alone_ns) <= deadline_ns) {
+        return true;
+    }
+    program->result->n_refused++;
+    *ret_is_forced =
+        program->group == sim->plan->groups && program->result->n_refused == sim->plan->forced;
+    return *ret_is_forced;
 }
 
 static void send_push(struct sim *sim, void *arg, void *unused)
 {
     struct sim_program *program = arg;
+    bool is_forced;
 
     (void)unused;
     if (program->last - program->first == SIM_BACKLOG) {
         return; /* nobody keeps up with it: BUSY */
     }
+    if (!is_admitted(sim, program, &is_forced)) {
+        return;
+    }
     *push_at(program, program->last++) =
-        (struct sim_push){.arrival_ns = sim->now_ns, .size = program->size};
+        (struct sim_push){.arrival_ns = sim->now_ns, .size = program->size, .is_forced = is_forced};
     settle(program);
 }
 
@@ -85,6 +137,9 @@ static void answer(struct sim_program *program, const struct sim_push *push)
     struct sim_result *result = program->result;
     uint64_t took_ns = sim->now_ns - push->arrival_ns;
 
+    if (push->is_forced) {
+        sim->results->forced_ns = took_ns;
+    }
     if (sim_is_warm(sim)) {
         result->n_pushes++;
         result->worst_ns = MAX(result->worst_ns, took_ns);

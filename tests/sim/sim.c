@@ -135,6 +135,7 @@ void sim_run(const struct sim_plan *plan, uint64_t seed, struct sim_results *ret
     struct worker_caps caps;
 
     memset(ret_results, 0, sizeof(*ret_results));
+    ret_results->seed = seed;
     sim_device_init(&sim.device, &sim, &caps);
     scheduler_init(&sim.scheduler);
     scheduler_device_up(&sim.scheduler, 0, &caps);

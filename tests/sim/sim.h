@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "daemon/scheduler.h"
+#include "daemon/forecast.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,6 +35,7 @@ struct sim_group {
     uint32_t per_second;  /* ... or, if not 0, at random times, so many a second */
     uint64_t kernel_ns;   /* of a whole push */
     uint64_t deadline_ns; /* after a push's arrival; 0: none */
+    bool is_admitted;     /* what cannot make its deadline, as is foreseen, is refused */
 };
 
 /* A device with copy engines, or one that computes with threads (then kernel_ns is all it takes,
@@ -44,6 +45,7 @@ struct sim_plan {
     uint64_t length_ns;
     uint32_t n_groups;
     struct sim_group groups[SIM_GROUPS];
+    uint64_t forced; /* this refused push, counted from 1, is sent nevertheless */
 };
 
 /* What a group had, from warm-up to the end. */
@@ -54,11 +56,14 @@ struct sim_result {
     uint64_t worst_wait_ns; /* from a push's arrival until its first chunk begins */
     uint64_t worst_ns;      /* ... until it is answered */
     uint64_t n_late;        /* answered after their deadline */
+    uint64_t n_refused;     /* all of them, warm-up too */
 };
 
 struct sim_results {
     struct sim_result groups[SIM_GROUPS];
     uint64_t longest_chunk_ns; /* of device time */
+    uint64_t seed;
+    uint64_t forced_ns; /* until plan.forced was answered; 0: it was not */
 };
 
 void sim_run(const struct sim_plan *plan, uint64_t seed, struct sim_results *ret_results);
@@ -70,7 +75,8 @@ struct sim_program;
 
 struct sim_push {
     uint64_t arrival_ns, begin_ns;
-    uint64_t size;     /* bytes left to hand out */
+    uint64_t size; /* bytes left to hand out */
+    bool is_forced;
     uint32_t n_chunks; /* at the device */
 };
 
