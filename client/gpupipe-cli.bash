@@ -32,8 +32,8 @@ _gpupipe_cli()
             if [[ $word == -* ]]; then
                 words='--socket --json -q --help'
                 if [[ " ${COMP_WORDS[*]} " == *' run '* ]]; then
-                    words+=' -p -i -k -o -f --priority --deadline --after --require --device --chunk'
-                    words+=' --tail --format --timing --inline --no-wait --private'
+                    words+=' -p -i -k -o -f --priority --deadline --admit --after --require --device'
+                    words+=' --chunk --tail --format --timing --inline --no-wait --private'
                 elif [[ " ${COMP_WORDS[*]} " == *' bench '* ]]; then
                     words+=' --rate --concurrency --distribution --duration --warmup --size --format'
                     words+=' --svg -f -p --inline --priority --require --device'

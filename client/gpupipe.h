@@ -93,11 +93,12 @@ enum gpupipe_status {
 };
 
 struct gpupipe_error {
-    int status;          /* enum gpupipe_status; one that is unknown here is INTERNAL */
-    const char *name;    /* "RANGE" for GPUPIPE_ERROR_RANGE, and so on */
-    const char *message; /* a sentence for people: printable ASCII */
-    const char *field;   /* the parameter, option or key it is about; "" = none */
-    uint32_t retry_ms;   /* when it makes sense to try again; 0 = unknown */
+    int status;            /* enum gpupipe_status; one that is unknown here is INTERNAL */
+    const char *name;      /* "RANGE" for GPUPIPE_ERROR_RANGE, and so on */
+    const char *message;   /* a sentence for people: printable ASCII */
+    const char *field;     /* the parameter, option or key it is about; "" = none */
+    uint32_t retry_ms;     /* when it makes sense to try again; 0 = unknown */
+    uint64_t predicted_ns; /* how long what was not admitted would take; 0 = that is not why */
 };
 
 /*
@@ -248,6 +249,12 @@ struct gpupipe_job_opts {
      */
     const char *const *after;
     uint32_t n_after;
+
+    /* Refuse at once, with DEADLINE and gpupipe_error.predicted_ns, what cannot make its deadline
+     * as the daemon foresees: a run, a job (of which total_size says how large it will be), a push
+     * with a deadline of its own.  What was never measured is admitted. */
+    int admit;
+    uint64_t total_size; /* gpupipe_job_open(): bytes of the first input, in all; 0: unknown */
 };
 
 /* ---- rings --------------------------------------------------------------------------------- */

@@ -57,6 +57,7 @@ int error_set(struct error *ret, const struct failure *failure)
         .message = ret->failure.message,
         .field = ret->failure.field,
         .retry_ms = failure->retry_ms,
+        .predicted_ns = failure->predicted_ns,
     };
     return ret->shown.status;
 }

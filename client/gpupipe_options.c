@@ -118,6 +118,8 @@ int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *re
         .window = mine.window,
         .max_push = mine.max_push,
         .is_unordered = mine.is_unordered != 0,
+        .is_admitted = mine.admit != 0,
+        .total_size = mine.total_size,
     };
     if (mine.n_consts > LIMIT_CONSTS) {
         return fail(ret_failure, STATUS_RANGE, "consts", "%u constants: no op has more than %d",

@@ -392,6 +392,7 @@ static bool open_job(struct ring_run *run, const struct msg_run *msg)
     open.options.max_push = 0;
     open.options.is_unordered = false;
     open.options.is_in_rings = true;
+    open.options.total_size = run->desc->in[0].size;
     if (job_open_in_ring(run->gpupipe, &open, run->ring, &run->job, &failure) < 0) {
         return false;
     }

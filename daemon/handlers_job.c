@@ -190,8 +190,10 @@ static int start_run(struct session *session, struct prepared *prepared, uint64_
         return r;
     }
     incoming->job->msgid = incoming->msgid;
-    return job_count_records(incoming->job, 0, incoming->first_size, &incoming->n_records,
-                             ret_failure);
+    r = job_count_records(incoming->job, 0, incoming->first_size, &incoming->n_records,
+                          ret_failure);
+    return r < 0 ? r
+                 : job_check_admit(incoming->job, incoming->n_records, deadline_at_ns, ret_failure);
 }
 
 static int begin_run(struct session *session, const struct rpc_message *message,
@@ -203,6 +205,10 @@ static int begin_run(struct session *session, const struct rpc_message *message,
     struct msg_run run;
     int r = codec_unpack_run(&message->params, &run, ret_failure);
 
+    if (r == 0 && run.options.is_admitted && run.options.deadline_ns == 0) {
+        r = fail(ret_failure, STATUS_INVALID_PARAM, "admit",
+                 "admit is for what has a deadline: add deadline_ns");
+    }
     if (r == 0) {
         r = job_deadline_at(run.options.deadline_ns, &deadline_at_ns, ret_failure);
     }
@@ -337,6 +343,15 @@ static int check_job_count(struct session *session, struct failure *ret_failure)
     return check_user_jobs(session, ret_failure);
 }
 
+/* How many records it will have, as far as its client says; else the first result is in question.
+ */
+static uint64_t first_records(const struct job *job, const struct msg_options *options)
+{
+    uint64_t n = div_round_up(options->total_size, job->prepared->shape.record_size[0]);
+
+    return MAX(n, UINT64_C(1));
+}
+
 int handle_job_open(struct session *session, const struct rpc_message *message,
                     struct failure *ret_failure)
 {
@@ -366,6 +381,9 @@ int handle_job_open(struct session *session, const struct rpc_message *message,
         return r;
     }
     r = job_hold(job, &open.options, ret_failure);
+    if (r == 0) {
+        r = job_check_admit(job, first_records(job, &open.options), deadline_at_ns, ret_failure);
+    }
     if (r == 0) {
         r = job_lease_window(job, &open.options, ret_failure);
     }
@@ -479,6 +497,10 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     struct push *room = job_free_push(job);
     if (room == NULL) {
         return job_refuse_credit(job, ret_failure);
+    }
+    r = job_check_admit(job, incoming->n_records, deadline_at_ns, ret_failure);
+    if (r < 0) {
+        return r;
     }
     room->state = PUSH_FILLING;
     room->n_records = incoming->n_records;

@@ -21,8 +21,8 @@
  * settled later in the same turn, so that settling one job never destroys another.
  *
  * Files: job.c (life), job_after.c (whom it waits for), job_input.c (is a push welcome?),
- * job_ring.c (pushes that lie in rings), job_work.c (what the device does for it), job_answer.c
- * (its messages). Thread: the front end's loop.
+ * job_admit.c (will it be in time?), job_ring.c (pushes that lie in rings), job_work.c (what the
+ * device does for it), job_answer.c (its messages). Thread: the front end's loop.
  */
 #pragma once
 
@@ -179,6 +179,15 @@ int job_push_deadline_at(const struct job *job, uint64_t deadline_ns, uint64_t *
                          struct failure *ret_failure);
 /* NO_CREDIT: there is no free push. */
 int job_refuse_credit(const struct job *job, struct failure *ret_failure);
+
+/* ---- job_admit.c ---------------------------------------------------------------------------- */
+
+/*
+ * Where the option admit asks for it: could n_records more be done by then, as far as measured
+ * rates tell?  DEADLINE, with the time that they would take: no.
+ */
+int job_check_admit(const struct job *job, uint64_t n_records, uint64_t deadline_at_ns,
+                    struct failure *ret_failure);
 
 /* ---- job_ring.c ----------------------------------------------------------------------------- */
 

@@ -86,6 +86,7 @@ int job_make_ring_window(struct job *job, const struct msg_options *options,
 struct described {
     struct ring_link *link;
     uint64_t n_records;
+    uint64_t deadline_at_ns;
     uint32_t varying_size;
     uint32_t tail_size;
     uint64_t offset[PUSH_ARRAYS]; /* of the inputs and, but for a reduce op, the outputs */
@@ -206,6 +207,11 @@ static int describe(struct job *job, const struct described *described, struct p
     if (push == NULL) {
         return job_refuse_credit(job, ret_failure);
     }
+    r = job_check_admit(job, described->n_records, described->deadline_at_ns, ret_failure);
+    if (r < 0) {
+        return r;
+    }
+    push->deadline_at_ns = described->deadline_at_ns;
     for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
         push->blocks[array] = (struct block){
             .segment = described->link->segment,
@@ -297,17 +303,16 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     struct described described;
     struct push *push;
     struct job *job = NULL;
-    uint64_t deadline_at_ns;
     int r = find_job(link, desc->job, &job, ret_failure);
 
     if (r == 0) {
         r = check_desc(desc, job, ret_failure);
     }
     if (r == 0) {
-        r = job_push_deadline_at(job, desc->deadline_ns, &deadline_at_ns, ret_failure);
+        read_desc(desc, job, link, &described);
+        r = job_push_deadline_at(job, desc->deadline_ns, &described.deadline_at_ns, ret_failure);
     }
     if (r == 0) {
-        read_desc(desc, job, link, &described);
         r = describe(job, &described, &push, ret_failure);
     }
     if (r < 0) {
@@ -316,7 +321,6 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     push->is_described = true;
     push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
-    push->deadline_at_ns = deadline_at_ns;
     accept_push(job, push, link);
     job_settle(job);
     return 0;
@@ -392,7 +396,6 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
 {
     uint32_t n_out = n_ring_arrays(job) - job->prepared->shape.n_in;
     struct described described = {0};
-    uint64_t deadline_at_ns;
     struct push *push;
 
     if (msg->n_out != n_out) {
@@ -411,7 +414,7 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
         r = read_sizes(job, msg, &described, ret_failure);
     }
     if (r == 0) {
-        r = job_push_deadline_at(job, msg->deadline_ns, &deadline_at_ns, ret_failure);
+        r = job_push_deadline_at(job, msg->deadline_ns, &described.deadline_at_ns, ret_failure);
     }
     if (r == 0) {
         r = describe(job, &described, &push, ret_failure);
@@ -421,7 +424,6 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
     }
     push->is_described = false;
     push->keeps_awake = false;
-    push->deadline_at_ns = deadline_at_ns;
     accept_push(job, push, described.link);
     return 0;
 }

@@ -216,6 +216,7 @@ static int prepare(struct prepared *prepared, struct session *session, const str
     prepared->is_ordered = !options->is_unordered || prepared->shape.leaf != 0;
     prepared->is_in_rings = options->is_in_rings;
     prepared->wants_timing = options->wants_timing;
+    prepared->is_admitted = options->is_admitted;
     choose_chunks(prepared);
     return 0;
 }

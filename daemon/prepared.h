@@ -31,6 +31,7 @@ struct prepared {
     bool is_ordered;
     bool is_in_rings; /* its pushes have no memory of the pool: see job_ring.c */
     bool wants_timing;
+    bool is_admitted; /* what cannot make its deadline is refused: see job_admit.c */
 };
 
 /*

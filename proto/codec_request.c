@@ -258,6 +258,7 @@ static const struct field after_item = {"", FIELD_CUSTOM, .size = sizeof(struct 
          FIELD_WORDS(tail_names)},                                                                 \
         {"device", FIELD_NAME, FIELD_AT(struct msg_options, device), .flags = FIELD_SPARSE},       \
         {"timing", FIELD_BOOL, FIELD_AT(struct msg_options, wants_timing), .flags = FIELD_SPARSE}, \
+        {"admit", FIELD_BOOL, FIELD_AT(struct msg_options, is_admitted), .flags = FIELD_SPARSE},   \
         {"after", FIELD_LIST, FIELD_EACH(struct msg_options, after, n_after),                      \
          .flags = FIELD_SPARSE, .item = &after_item},                                              \
     {                                                                                              \
@@ -277,6 +278,8 @@ static const struct field job_option_fields[] = {
      .min = LIMIT_PUSH_LEAST, .max = LIMIT_PUSH},
     {"ordered", FIELD_NOT, FIELD_AT(struct msg_options, is_unordered), .flags = FIELD_SPARSE},
     {"inline", FIELD_NOT, FIELD_AT(struct msg_options, is_in_rings), .flags = FIELD_SPARSE},
+    {"total", FIELD_UNSIGNED, FIELD_AT(struct msg_options, total_size), .flags = FIELD_SPARSE,
+     .max = ID_MAX},
 };
 static const struct field_table job_options =
     FIELD_TABLE("option", true, struct msg_options, job_option_fields);

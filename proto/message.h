@@ -68,6 +68,8 @@ struct msg_options {
     uint64_t max_push;                   /* job.open; 0 = default */
     bool is_unordered;                   /* job.open; ordered = false */
     bool is_in_rings;                    /* job.open; inline = false: all its data lie in rings */
+    bool is_admitted;                    /* admit = true: refuse what cannot make its deadline */
+    uint64_t total_size; /* job.open; bytes of its first input, in all; 0 = unknown */
 };
 
 struct msg_run {

@@ -187,6 +187,7 @@ static const struct field details_fields[] = {
     {"limit", FIELD_TEXT, FIELD_AT(struct failure, limit), .flags = FIELD_SPARSE},
     {"used", FIELD_UNSIGNED, FIELD_AT(struct failure, used), .flags = FIELD_SPARSE},
     {"max", FIELD_UNSIGNED, FIELD_AT(struct failure, max), .flags = FIELD_SPARSE},
+    {"predicted_ns", FIELD_UNSIGNED, FIELD_AT(struct failure, predicted_ns), .flags = FIELD_SPARSE},
     {"done", FIELD_UNSIGNED, FIELD_AT(struct failure, n_done), .flags = FIELD_SPARSE},
 };
 static const struct field_table details = FIELD_TABLE("key", false, struct failure, details_fields);

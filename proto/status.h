@@ -54,10 +54,11 @@ struct failure {
     uint32_t retry_ms; /* when it makes sense to try again; 0 = unknown */
     char field[48];    /* the parameter, option or key it is about; "" = none */
     char message[208];
-    char limit[32];  /* the limit that is the reason, by its wire name; "" = none ... */
-    uint64_t used;   /* ... what was used up, or asked for, in the limit's unit ... */
-    uint64_t max;    /* ... and what there may be here and now */
-    uint64_t n_done; /* records that were done all the same */
+    char limit[32];        /* the limit that is the reason, by its wire name; "" = none ... */
+    uint64_t used;         /* ... what was used up, or asked for, in the limit's unit ... */
+    uint64_t max;          /* ... and what there may be here and now */
+    uint64_t predicted_ns; /* why it is not let in: it would take so long */
+    uint64_t n_done;       /* records that were done all the same */
 };
 
 /* "RANGE" for STATUS_RANGE; "OK" for 0; "INTERNAL" for anything unknown. */

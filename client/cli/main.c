@@ -29,6 +29,7 @@ static const struct command commands[] = {
      "  -f                     overwrite files that exist, write binary to a terminal\n"
      "      --priority P       urgent, normal (the default) or bulk\n"
      "      --deadline TIME    give up after this time, as 5ms or 1.5s\n"
+     "      --admit            ... and at once if it would surely be too late\n"
      "      --after TOKEN      when this job has ended; 'job list' shows tokens\n"
      "      --require KIND     any (the default), gpu or cpu\n"
      "      --device ID        this device only\n"

@@ -64,7 +64,9 @@ static int build_request(struct run *run)
 bool run_wait_for_room(const struct run *run, uint32_t *backoff_ms)
 {
     const struct gpupipe_error *error = gpupipe_last_error(run->gpupipe);
-    bool may_pass = error->status == GPUPIPE_ERROR_BUSY || error->retry_ms > 0;
+    /* Who is not admitted has no time to wait. */
+    bool may_pass = error->status == GPUPIPE_ERROR_BUSY ||
+                    (error->retry_ms > 0 && error->status != GPUPIPE_ERROR_DEADLINE);
 
     if (!may_pass || run->args.is_impatient) {
         return false;
@@ -82,6 +84,9 @@ static int open_job(struct run *run)
 {
     uint32_t backoff_ms = 0;
 
+    if (run->inputs[0].has_size) {
+        run->request.options.total_size = run->inputs[0].size;
+    }
     if (run_open_in_ring(run)) {
         return CLI_OK;
     }

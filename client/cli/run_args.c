@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum run_option {
-    OPTION_AFTER = OPTION_FIRST,
+    OPTION_ADMIT = OPTION_FIRST,
+    OPTION_AFTER,
     OPTION_CHUNK,
     OPTION_DEADLINE,
     OPTION_DEVICE,
@@ -114,6 +115,9 @@ static int take_option(struct cli *cli, int option, char **argv, struct run_args
         return add(args->outputs, &args->n_outputs, LIMIT_OUT, "-o");
     case 'p':
         return add(args->params, &args->n_params, LIMIT_PARAMS, "-p");
+    case OPTION_ADMIT:
+        args->options.is_admitted = true;
+        return CLI_OK;
     case OPTION_AFTER:
         return take_after(args);
     case OPTION_CHUNK:
@@ -147,6 +151,7 @@ static int take_option(struct cli *cli, int option, char **argv, struct run_args
 int run_args_parse(struct cli *cli, int argc, char **argv, struct run_args *args)
 {
     static const struct option options[] = {
+        {"admit", no_argument, NULL, OPTION_ADMIT},
         {"after", required_argument, NULL, OPTION_AFTER},
         {"chunk", required_argument, NULL, OPTION_CHUNK},
         {"deadline", required_argument, NULL, OPTION_DEADLINE},
@@ -180,6 +185,9 @@ int run_args_parse(struct cli *cli, int argc, char **argv, struct run_args *args
     if (optind + 1 < argc) {
         return cli_usage("run: unexpected argument '%s'; files are given with -i and -o",
                          argv[optind + 1]);
+    }
+    if (args->options.is_admitted && args->options.deadline_ns == 0) {
+        return cli_usage("--admit needs a --deadline, which decides what is let in");
     }
     if (args->is_private && cli->socket_path != NULL) {
         return cli_usage("--private starts a daemon, and --socket names another");

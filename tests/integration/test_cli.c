@@ -264,6 +264,7 @@ static void test_mistakes_on_the_command_line(void)
         "call run '[{\"@base64\": \"?\"}]'",
         "call ping -o -",
         "run copy -i in -o out --deadline soon",
+        "run copy -i in -o out --admit",
         "run saxpy -p a -i x -i y -o out",
         "ping pong",
         "op",
@@ -319,6 +320,10 @@ static void test_refusals_of_the_daemon(void)
     shell(daemon, FAILED, "cli job cancel 999");
     CHECK_HAS(output.err, "NOT_FOUND");
     shell(daemon, DEADLINE, "cli run copy --deadline 1ns -i in -o out");
+    shell(daemon, OK, "cli run iterate -p n=50000 -i in -o measured");
+    write_random(daemon, "large", 8 << 20);
+    shell(daemon, DEADLINE, "cli run iterate -p n=50000 --deadline 1ms --admit -i large -o out");
+    CHECK_HAS(output.err, "it would take");
     CHECK(!exists(daemon, "out"));
 }
 

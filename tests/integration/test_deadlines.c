@@ -161,10 +161,18 @@ static float iterated(float x)
     return x + v;
 }
 
+static void skip_where_it_is_quick(void)
+{
+    if (strcmp(harness_backend(), "cuda") == 0) {
+        CHECK_SKIP("a GPU is done with it in time");
+    }
+}
+
 /* It takes minutes, and ends after some of its chunks: those are there, and nothing behind them. */
 static void test_a_late_descriptor_has_what_was_done(void)
 {
     enum { N = 4 * MIB };
+    skip_where_it_is_quick();
     struct harness *daemon = harness_start();
     struct wire *wire = wire_connect(harness_socket(daemon));
     struct ring_client *ring = ring_client_open(wire, 32 * MIB);
@@ -209,6 +217,7 @@ static void test_a_late_run_says_what_was_done(void)
     uint64_t deadline_ns = 50000000;
     uint32_t run;
 
+    skip_where_it_is_quick();
     wire_call(wire, "hello", "[{errors: 'structured'}]");
     do { /* until there were some chunks before it was late */
         deadline_ns *= 2;
@@ -221,6 +230,139 @@ static void test_a_late_run_says_what_was_done(void)
     CHECK_GT(2097152, wire_number(error, "2.done"));
     CHECK_GT(wire_number(error, "2.done"), 0);
     wire_check_works(wire);
+}
+
+/* ---- admission ------------------------------------------------------------------------------ */
+
+/* The op was measured: 16 Ki records of it take ms on any CPU. */
+#define SLOW "'iterate', {n: 50000}"
+
+static void measure(struct wire *wire)
+{
+    wire_call(wire, "hello", "[{errors: 'structured'}]");
+    wire_call(wire, "run", "[" SLOW ", {deadline_ns: 600000000000000}, [<65536>]]");
+}
+
+/* An error's details, of what was not admitted. */
+static const msgpack_object *check_refused(const msgpack_object *error, uint64_t deadline_ns)
+{
+    const msgpack_object *details = wire_find(error, "2");
+
+    CHECK_STR(wire_error(error).name, "DEADLINE");
+    CHECK_STR(wire_error(error).field, "admit");
+    CHECK_GT(wire_number(details, "predicted_ns"), deadline_ns);
+    return details;
+}
+
+static void test_what_takes_too_long_is_refused_at_once(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const msgpack_object *details;
+    uint64_t n_chunks;
+    uint32_t request;
+
+    measure(wire);
+    n_chunks = stat_of(wire, "chunks_total");
+    request =
+        wire_send(wire, "run", "[" SLOW ", {admit: true, deadline_ns: 1000000}, [<8388608>]]");
+    details = check_refused(wire_find(wire_response(wire, request), "2"), 1000000);
+    CHECK(wire_find(details, "retry_ms") == NULL); /* it takes too long even alone */
+    CHECK(wire_find(details, "done") == NULL);
+    request = wire_send(wire, "job.open",
+                        "[" SLOW ", {admit: true, deadline_ns: 1000000, total: 1000000000}]");
+    check_refused(wire_find(wire_response(wire, request), "2"), 1000000);
+    CHECK_EQ(stat_of(wire, "chunks_total"), n_chunks);
+    CHECK_EQ(stat_of(wire, "jobs"), 0);
+    CHECK_EQ(stat_of(wire, "pool_used"), 0);
+    /* What there is time for, and what nobody has measured, comes in. */
+    wire_call(wire, "run", "[" SLOW ", {admit: true, deadline_ns: 600000000000000}, [<65536>]]");
+    wire_refused(wire, "DEADLINE", "0 of 16 records", "run",
+                 "['iterate', {n: 51}, {admit: true, deadline_ns: 1}, [<64>]]");
+    wire_refused(wire, "INVALID_PARAM", "add deadline_ns", "run",
+                 "['copy', {}, {admit: true}, [<64>]]");
+    wire_refused(wire, "INVALID_PARAM", "must be", "run",
+                 "['copy', {}, {admit: 1, deadline_ns: 1000000000}, [<64>]]");
+}
+
+/* What a small run would take now. */
+static uint64_t predicted(struct wire *wire)
+{
+    uint32_t request = wire_send(wire, "run", "[" SLOW ", {admit: true, deadline_ns: 1}, [<64>]]");
+
+    return (uint64_t)wire_number(check_refused(wire_find(wire_response(wire, request), "2"), 1),
+                                 "predicted_ns");
+}
+
+/* The worker stands still, and there is much for it.  When that is gone, who was refused comes in.
+ */
+static void test_what_waits_too_long_is_refused_at_once(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    uint64_t job, alone_ns, behind_ns;
+    const msgpack_object *error;
+    uint32_t run;
+    pid_t worker;
+
+    measure(wire);
+    alone_ns = predicted(wire);
+    worker = harness_await_worker(daemon, 0);
+    harness_pause(worker);
+    job = (uint64_t)wire_number(wire_call(other, "job.open",
+                                          "[" SLOW
+                                          ", {priority: 'urgent', window: 4, max_push: 2097152}]"),
+                                "job");
+    for (uint64_t i = 0; i < 4; i++) {
+        wire_call(other, "job.push", "[%lu, %lu, {}, [<2097152>]]", job, i);
+    }
+    behind_ns = predicted(wire);
+    printf("# it takes %.3f ms, and behind others %.3f\n", (double)alone_ns / 1e6,
+           (double)behind_ns / 1e6);
+    CHECK_GT(behind_ns, 2 * alone_ns);
+    run = wire_send(wire, "run", "[" SLOW ", {admit: true, deadline_ns: %lu}, [<64>]]",
+                    behind_ns / 2);
+    error = wire_find(wire_response(wire, run), "2");
+    CHECK_GT(wire_number(check_refused(error, behind_ns / 2), "retry_ms"), 0);
+    wire_call(other, "job.cancel", "[%lu]", job);
+    kill(worker, SIGCONT);
+    wire_notification(other, "job.done");
+    while (predicted(wire) > behind_ns / 2) { /* how busy it was is forgotten in a moment */
+        wire_check_works(other);
+    }
+}
+
+/* Each descriptor and push for itself; the job goes on. */
+static void test_pushes_are_admitted_one_by_one(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 32 * MIB);
+    struct ring_completion completion;
+    struct ring_desc desc = {.tag = 5, .n_records = 4 * MIB, .out = {16 * MIB / RING_ALIGN}};
+    uint64_t job;
+    uint32_t push;
+
+    measure(wire);
+    desc.job = (uint32_t)wire_number(
+        wire_call(wire, "job.open", "[" SLOW ", {admit: true, inline: false}]"), "job");
+    desc.deadline_ns = 1000000;
+    ring_client_submit(ring, &desc, 1);
+    completion = ring_client_reap(ring);
+    check_status(&completion, 5, STATUS_DEADLINE);
+    CHECK_EQ(completion.n_records, 0);
+    CHECK_EQ(completion.devices, 0);
+    desc.n_records = 16;
+    desc.deadline_ns = LIMIT_DEADLINE * UINT64_C(1000000);
+    ring_client_submit(ring, &desc, 1);
+    completion = ring_client_reap(ring);
+    check_status(&completion, 5, STATUS_OK);
+    job = (uint64_t)wire_number(wire_call(wire, "job.open", "[" SLOW ", {admit: true}]"), "job");
+    push = wire_send(wire, "job.push", "[%lu, 0, {deadline_ns: 1000000}, [<4194304>]]", job);
+    check_refused(wire_find(wire_response(wire, push), "2"), 1000000);
+    wire_call(wire, "job.push", "[%lu, 0, {}, [<64>]]", job); /* the same seq */
+    wire_output(wire_find(wire_notification(wire, "job.result"), "2"), 64);
 }
 
 /* ---- what cannot be ------------------------------------------------------------------------- */
@@ -265,4 +407,7 @@ CHECK_MAIN(CHECK_TEST(test_a_late_descriptor_is_answered_and_its_job_goes_on),
            CHECK_TEST(test_a_late_push_is_answered_and_its_job_goes_on),
            CHECK_TEST(test_cancel_of_a_job_with_a_deadline_that_waits),
            CHECK_TEST(test_a_late_descriptor_has_what_was_done),
-           CHECK_TEST(test_a_late_run_says_what_was_done), CHECK_TEST(test_absurd_deadlines))
+           CHECK_TEST(test_a_late_run_says_what_was_done), CHECK_TEST(test_absurd_deadlines),
+           CHECK_TEST(test_what_takes_too_long_is_refused_at_once),
+           CHECK_TEST(test_what_waits_too_long_is_refused_at_once),
+           CHECK_TEST(test_pushes_are_admitted_one_by_one))

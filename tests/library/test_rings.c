@@ -159,6 +159,37 @@ static void check_deadlines(struct gpupipe_ring *ring)
     gpupipe_job_free(job);
 }
 
+/* The daemon knows how long it takes, so it says no at once, and how long. */
+static void test_what_is_not_admitted(void)
+{
+    static uint8_t in[8 << 20], out[8 << 20]; /* 2 Mi numbers, which take long */
+    struct gpupipe_value n = {"n", GPUPIPE_INT, 50000, 0, NULL};
+    struct gpupipe_job_opts opts;
+    struct gpupipe_desc desc;
+    struct gpupipe_job *job;
+
+    start("64M");
+    GPUPIPE_INIT(&opts);
+    GPUPIPE_INIT(&desc);
+    desc.n_in = desc.n_out = 1;
+    desc.in[0] = (struct gpupipe_span){in, BLOCK};
+    desc.out[0] = (struct gpupipe_room){out, BLOCK};
+    opts.deadline_ns = UINT64_C(3600000000000);
+    opts.admit = 1; /* nobody has measured it yet */
+    check_ok(gpupipe_run(gpupipe, "iterate", &n, 1, &opts, &desc, NULL));
+    opts.deadline_ns = MIB;
+    desc.in[0].size = desc.out[0].size = sizeof(in);
+    CHECK_EQ(gpupipe_run(gpupipe, "iterate", &n, 1, &opts, &desc, NULL), GPUPIPE_ERROR_DEADLINE);
+    CHECK_STR(gpupipe_last_error(gpupipe)->field, "admit");
+    CHECK_GT(gpupipe_last_error(gpupipe)->predicted_ns, MIB);
+    opts.total_size = sizeof(in);
+    CHECK_EQ(gpupipe_job_open(&job, gpupipe, "iterate", &n, 1, &opts), GPUPIPE_ERROR_DEADLINE);
+    CHECK_GT(gpupipe_last_error(gpupipe)->predicted_ns, MIB);
+    opts.deadline_ns = UINT64_C(3600000000000);
+    check_ok(gpupipe_job_open(&job, gpupipe, "iterate", &n, 1, &opts));
+    gpupipe_job_free(job);
+}
+
 static void test_a_push_has_a_deadline_of_its_own(void)
 {
     start("64M");
@@ -659,9 +690,9 @@ static void test_a_program_that_may_open_no_more_files(void)
     CHECK_EQ(check_count_fds(), n_fds);
 }
 
-CHECK_MAIN(CHECK_TEST(test_a_push_has_a_deadline_of_its_own), CHECK_TEST(test_pushes_in_two_rings),
-           CHECK_TEST(test_a_hundred_thousand_pushes), CHECK_TEST(test_an_op_that_reduces),
-           CHECK_TEST(test_a_short_last_record),
+CHECK_MAIN(CHECK_TEST(test_what_is_not_admitted), CHECK_TEST(test_a_push_has_a_deadline_of_its_own),
+           CHECK_TEST(test_pushes_in_two_rings), CHECK_TEST(test_a_hundred_thousand_pushes),
+           CHECK_TEST(test_an_op_that_reduces), CHECK_TEST(test_a_short_last_record),
            CHECK_TEST(test_a_daemon_that_stops_leaves_the_results),
            CHECK_TEST(test_an_input_whose_records_differ_in_length),
            CHECK_TEST(test_runs_go_through_a_ring), CHECK_TEST(test_a_run_that_reduces),

@@ -215,7 +215,7 @@ static const struct refusal refusals[] = {
     {HELLO, "[{'api': 1, 'api': 1}]", STATUS_INVALID_PARAM, "api",
      "option \"api\" stands there twice"},
     {RUN, "['copy', {}, {'window': 4}]", STATUS_INVALID_PARAM, "window",
-     "no option \"window\"; there is priority, deadline_ns, require, tail, device, timing, "
+     "no option \"window\"; there is priority, deadline_ns, require, tail, device, timing, admit, "
      "after, consts"},
     {CONST_PUT, "[{'device': 1}, [nil]]", STATUS_INVALID_PARAM, "device",
      "no option \"device\"; there is none"},
