@@ -157,7 +157,26 @@ static uint64_t ns_in_flight(const struct scheduler *scheduler, uint32_t device)
     return n_ns;
 }
 
-/* Of these devices the least loaded that takes the flow's chunk; false: none does. */
+static uint64_t estimate(const struct flow *flow, uint32_t device)
+{
+    const struct scheduler_rate *rate = flow->rate;
+    const struct scheduler_measured *here = &rate->devices[device];
+    double record_ns = here->n_records > 0 ? (double)here->record_ns : rate->record_ns;
+    uint64_t link_ns = MAX(flow->next_link_size / SCHEDULER_LINK_SPEED, COST_LEAST_NS);
+    double compute_ns = MIN(record_ns * flow->next_records, (double)COST_MOST_NS);
+
+    return compute_ns > (double)link_ns ? (uint64_t)compute_ns : link_ns;
+}
+
+/* How long until the device has done the flow's chunk as well, a CPU's threads being equally busy.
+ */
+static uint64_t finish_ns(const struct scheduler *scheduler, const struct flow *flow,
+                          uint32_t device)
+{
+    return ns_in_flight(scheduler, device) / scheduler->capacity[device] + estimate(flow, device);
+}
+
+/* Of these devices the one that will have done the flow's chunk first; false: none takes it. */
 static bool choose_device(const struct scheduler *scheduler, const struct flow *flow,
                           enum priority priority, uint32_t devices, uint32_t *ret_device)
 {
@@ -168,7 +187,7 @@ static bool choose_device(const struct scheduler *scheduler, const struct flow *
         uint32_t device = (uint32_t)__builtin_ctz(devices);
 
         if (fits(scheduler, device, priority, flow->next_size)) {
-            uint64_t n_ns = ns_in_flight(scheduler, device);
+            uint64_t n_ns = finish_ns(scheduler, flow, device);
 
             if (!is_found || n_ns < least) {
                 is_found = true;
@@ -257,19 +276,16 @@ static struct scheduler_load *load_of(struct scheduler *scheduler,
     return &scheduler->loads[place->device][place->priority];
 }
 
-static uint64_t estimate(const struct flow *flow)
-{
-    uint64_t link_ns = MAX(flow->next_link_size / SCHEDULER_LINK_SPEED, COST_LEAST_NS);
-    double compute_ns = flow->rate->record_ns * flow->next_records;
-
-    compute_ns = MIN(compute_ns, (double)COST_MOST_NS);
-    return compute_ns > (double)link_ns ? (uint64_t)compute_ns : link_ns;
-}
-
 /* By records, not by chunks: what a chunk costs besides its records would be all that a chunk of
  * one record says of them. */
-static void measure(struct scheduler_rate *rate, uint32_t n_records, uint64_t device_ns)
+static void measure(struct scheduler_rate *rate, uint32_t device, uint32_t n_records,
+                    uint64_t device_ns)
 {
+    struct scheduler_measured *here = &rate->devices[device];
+
+    here->n_ns = here->n_ns * (float)RATE_KEPT + (float)device_ns;
+    here->n_records = here->n_records * (float)RATE_KEPT + (float)n_records;
+    here->record_ns = here->n_ns / here->n_records;
     rate->n_ns = rate->n_ns * RATE_KEPT + (double)device_ns;
     rate->n_records = rate->n_records * RATE_KEPT + n_records;
     rate->record_ns = rate->n_ns / rate->n_records;
@@ -280,7 +296,7 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
                       const struct scheduler_place *place, struct scheduler_charge *ret_charge)
 {
     struct scheduler_load *load = load_of(scheduler, place);
-    uint64_t cost_ns = estimate(flow);
+    uint64_t cost_ns = estimate(flow, place->device);
 
     assert(flow->is_queued && !flow->is_held);
     *ret_charge = (struct scheduler_charge){
@@ -318,7 +334,7 @@ static void correct(struct scheduler *scheduler, const struct scheduler_charge *
     int64_t more_ns = (int64_t)(device_ns - charge->cost_ns);
 
     if (charge->n_records > 0) {
-        measure(charge->flow->rate, charge->n_records, device_ns);
+        measure(charge->flow->rate, charge->place.device, charge->n_records, device_ns);
     }
     if (charge->place.priority == PRIORITY_URGENT) {
         turns_correct_urgent(user, more_ns);

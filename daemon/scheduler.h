@@ -35,9 +35,10 @@
  *      what has been let in of those above: large urgent and normal work goes chunk by chunk
  *      ahead of bulk.  Chunks of up to SCHEDULER_SMALL are no burden to those below.  One
  *      chunk is let in where nothing else is, however large.
- *   7. Of the devices that take the chunk, the one with the least work in flight gets it.  A
- *      flow whose chunk does not fit keeps its devices from those behind it: nobody overtakes
- *      it for being small.
+ *   7. Of the devices that take the chunk, the one gets it that is expected to finish it first:
+ *      what it has in flight and the chunk, by what a record of the op takes there.  What was
+ *      never measured there counts as elsewhere, or by its bytes.  A flow whose chunk does not
+ *      fit keeps its devices from those behind it: nobody overtakes it for being small.
  *
  * The worst wait of an urgent chunk, from when it is its user's next and while that has not used up
  * its share, with n users that want the same: what is in flight (bulk_bytes over the link), a chunk
@@ -120,8 +121,11 @@ struct scheduler_user {
 /* What a record of an op takes.  All zero at first; it outlives the flows that name it. */
 struct scheduler_rate {
     bool is_known;
-    double record_ns;
-    double n_ns, n_records; /* of its chunks, older ones counting less and less */
+    double record_ns;       /* whichever device has it */
+    double n_ns, n_records; /* of its chunks, older ones counting less and less ... */
+    struct scheduler_measured {
+        float record_ns, n_ns, n_records;
+    } devices[LIMIT_DEVICES]; /* ... and those of one device alone */
 };
 
 struct flow {

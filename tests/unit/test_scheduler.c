@@ -288,6 +288,107 @@ static void test_the_least_loaded_device_gets_it(void)
     CHECK_EQ(place(&scheduler), 31);
 }
 
+/* So long a record of this op takes on that device. */
+static void measure(struct scheduler *scheduler, struct flow *flow, uint32_t device,
+                    uint64_t record_ns)
+{
+    uint32_t devices = flow->devices, n_records = flow->next_records;
+
+    flow->devices = SCHEDULER_DEVICE(device);
+    flow->next_records = 1 + (uint32_t)random_below(1000);
+    scheduler_add(scheduler, flow, at_ns);
+    CHECK_EQ(place(scheduler), (int)device);
+    n_charges--;
+    scheduler_done(scheduler, &charges[n_charges], record_ns * charges[n_charges].n_records);
+    scheduler_remove(scheduler, flow);
+    flow->devices = devices;
+    flow->next_records = n_records;
+}
+
+/* Three devices that are quick at different things: each chunk goes where it will be done first. */
+static void test_the_first_to_finish_gets_it(void)
+{
+    enum { N_DEVICES = 3, N_OPS = 4, N_CHUNKS = 40, RECORDS = 1000 };
+
+    for (unsigned round = 0; round < 200; round++) {
+        struct scheduler scheduler = make();
+        struct scheduler_rate rates[N_OPS] = {0};
+        struct flow flows[N_OPS];
+        uint64_t record_ns[N_OPS][N_DEVICES], finish_ns[N_DEVICES] = {0};
+
+        scheduler_device_up(&scheduler, 1, &four_chunks);
+        scheduler_device_up(&scheduler, 2, &four_chunks);
+        for (unsigned op = 0; op < N_OPS; op++) {
+            flows[op] = flow_of(PRIORITY_URGENT, 64);
+            flows[op].rate = &rates[op];
+            flows[op].next_records = RECORDS;
+            for (uint32_t device = 0; device < N_DEVICES; device++) {
+                record_ns[op][device] = 10 + random_below(10000);
+                measure(&scheduler, &flows[op], device, record_ns[op][device]);
+            }
+        }
+        for (unsigned i = 0; i < N_CHUNKS; i++) {
+            unsigned op = (unsigned)random_below(N_OPS);
+
+            scheduler_add(&scheduler, &flows[op], at_ns);
+            uint32_t device = (uint32_t)place(&scheduler);
+            scheduler_remove(&scheduler, &flows[op]);
+            CHECK_LT(device, N_DEVICES);
+            finish_ns[device] += record_ns[op][device] * RECORDS;
+            for (uint32_t other = 0; other < N_DEVICES; other++) {
+                /* but for what a float leaves of a sum */
+                CHECK_LE(finish_ns[device],
+                         (finish_ns[other] + (other != device) * record_ns[op][other] * RECORDS) *
+                                 1.0001 +
+                             N_CHUNKS);
+            }
+        }
+    }
+}
+
+/* An op that was never measured there takes as long as elsewhere, or as its bytes do. */
+static void test_an_op_that_a_device_has_not_had(void)
+{
+    struct scheduler scheduler = make();
+    struct scheduler_rate known = {0}, unknown = {0};
+    struct flow first = flow_of(PRIORITY_URGENT, 64), second = flow_of(PRIORITY_URGENT, 64);
+
+    scheduler_device_up(&scheduler, 1, &four_chunks);
+    first.rate = &known;
+    first.next_records = 100;
+    measure(&scheduler, &first, 1, 1000);
+    scheduler_add(&scheduler, &first, at_ns);
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK_EQ(place(&scheduler), 1);
+    CHECK_EQ(place(&scheduler), 0);
+    scheduler_remove(&scheduler, &first);
+    CHECK_EQ(scheduler.loads[0][PRIORITY_URGENT].n_ns, 200000);
+    second.rate = &unknown;
+    second.next_records = 1000000;
+    second.next_link_size = 50 * MIB;
+    scheduler_add(&scheduler, &second, at_ns);
+    CHECK_EQ(place(&scheduler), 1);
+    CHECK_EQ(charges[n_charges - 1].cost_ns, MIB); /* 50 bytes a ns */
+}
+
+/* A CPU's threads share what it has in flight. */
+static void test_a_device_with_threads_is_done_sooner(void)
+{
+    static const struct worker_caps four_threads = {
+        .n_threads = 4, .bulk_chunks = 8, .bulk_bytes = 64 * MIB};
+    struct scheduler scheduler = make();
+    struct flow flow = flow_of(PRIORITY_NORMAL, MIB);
+    unsigned n[2] = {0};
+
+    scheduler_device_up(&scheduler, 1, &four_threads);
+    scheduler_add(&scheduler, &flow, at_ns);
+    for (unsigned i = 0; i < 10; i++) {
+        n[place(&scheduler)]++;
+    }
+    CHECK_EQ(n[0], 2);
+    CHECK_EQ(n[1], 8);
+}
+
 /* Each device has limits of its own, and takes no more from a job than these. */
 static void test_a_flow_fills_all_devices(void)
 {
@@ -424,6 +525,9 @@ CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_th
            CHECK_TEST(test_books_balance), CHECK_TEST(test_large_urgent_work_goes_ahead_of_bulk),
            CHECK_TEST(test_nobody_starves), CHECK_TEST(test_who_is_owed_holds_nobody_up_for_ever),
            CHECK_TEST(test_the_least_loaded_device_gets_it),
+           CHECK_TEST(test_the_first_to_finish_gets_it),
+           CHECK_TEST(test_an_op_that_a_device_has_not_had),
+           CHECK_TEST(test_a_device_with_threads_is_done_sooner),
            CHECK_TEST(test_a_flow_fills_all_devices),
            CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
            CHECK_TEST(test_nobody_overtakes_for_being_small),
