@@ -210,12 +210,28 @@ static struct flow *first_of(const struct scheduler_class *class, uint32_t lane)
     return turns_first_flow(CONTAINER_OF(class->heaps[lane].top, struct scheduler_turn, node));
 }
 
-/* Of this class, on those of the open devices that no flow before it waits for. */
+/*
+ * A flow that is being measured on some devices while the others are full: the first ones have
+ * room, perhaps, that those behind it in its lane may use.  It is out of their way until its chunk
+ * comes back.
+ */
+static bool gives_way(struct scheduler *scheduler, struct flow *flow, uint32_t among)
+{
+    if (flow->rate->is_known || flow->measuring == 0 || among != scheduler->ready) {
+        return false;
+    }
+    flow->is_held = true;
+    turns_remove(scheduler, flow);
+    return true;
+}
+
+/* Of this class, on those of these devices that no flow before it waits for. */
 static struct flow *next_of_class(struct scheduler *scheduler, enum priority priority,
-                                  uint32_t open, struct scheduler_place *ret_place)
+                                  uint32_t among, struct scheduler_place *ret_place)
 {
     struct scheduler_class *class = &scheduler->classes[priority];
     uint64_t lanes = class->lanes;
+    uint32_t open = among;
 
     while (lanes != 0 && open != 0) {
         uint32_t lane = turns_first_lane(class, lanes);
@@ -229,6 +245,10 @@ static struct flow *next_of_class(struct scheduler *scheduler, enum priority pri
                           &ret_place->device)) {
             ret_place->priority = priority;
             return flow;
+        }
+        if (gives_way(scheduler, flow, among)) {
+            lanes &= class->lanes;
+            continue;
         }
         open &= ~free_devices(flow);
         lanes &= ~TURNS_LANE(lane);

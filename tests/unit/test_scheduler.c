@@ -429,6 +429,39 @@ static void test_a_flow_of_one_device_waits_for_it(void)
     CHECK_EQ(place(&scheduler), 1);
 }
 
+/*
+ * A job's first chunk was being measured on one device, and it was first in line for the other,
+ * which was full: nothing else got to the device that had room until the chunk came back, which
+ * takes as long as an op that nobody knows may take.
+ */
+static void test_what_is_being_measured_held_up_others(void)
+{
+    struct scheduler scheduler = make();
+    struct scheduler_rate unknown = {0};
+    struct flow filler = flow_of(PRIORITY_BULK, 16 * MIB);
+    struct flow first = flow_of(PRIORITY_BULK, MIB);
+    struct flow other = flow_of(PRIORITY_BULK, MIB);
+
+    filler.devices = SCHEDULER_DEVICE(1);
+    first.rate = &unknown;
+    first.next_records = 1;
+    other.user = &users[1];
+    other.user->used_ns = 1000000000; /* so it is behind in any case */
+    scheduler_device_up(&scheduler, 1, &four_chunks);
+    scheduler_add(&scheduler, &filler, at_ns);
+    CHECK_EQ(place(&scheduler), 1);
+    scheduler_remove(&scheduler, &filler);
+    scheduler_add(&scheduler, &other, at_ns);
+    scheduler_add(&scheduler, &first, at_ns);
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK(charges[n_charges - 1].flow == &first);
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK(charges[n_charges - 1].flow == &other);
+    scheduler_done(&scheduler, &charges[1], 50000); /* it is known now, and first again */
+    CHECK_EQ(place(&scheduler), 0);
+    CHECK(charges[n_charges - 1].flow == &first);
+}
+
 /* What fits nowhere now is not overtaken where it may run, but is elsewhere. */
 static void test_nobody_overtakes_for_being_small(void)
 {
@@ -529,6 +562,7 @@ CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_th
            CHECK_TEST(test_an_op_that_a_device_has_not_had),
            CHECK_TEST(test_a_device_with_threads_is_done_sooner),
            CHECK_TEST(test_a_flow_fills_all_devices),
+           CHECK_TEST(test_what_is_being_measured_held_up_others),
            CHECK_TEST(test_a_flow_of_one_device_waits_for_it),
            CHECK_TEST(test_nobody_overtakes_for_being_small),
            CHECK_TEST(test_a_device_that_is_down_gets_nothing),
