@@ -17,12 +17,10 @@
 
 #include <string.h>
 
-#define LINK_SPEED   50 /* bytes per ns each way, with both directions busy: 47 to 51 */
 #define MAPPED_SPEED 40 /* by a kernel: 36 to 41 */
 #define MEMCPY_SPEED 9  /* by a thread: 8.9 */
 #define MAPPED_MOST  (256 * KIB)
 #define MAPPED_NS    (8 * US)   /* a mapped kernel, launch to noticed: 7.7 */
-#define COPY_NS      (1 * US)   /* of each engine, besides the bytes */
 #define HOP_NS       (2 * US)   /* until the front end knows */
 #define SLOTS        8u         /* CUDA_SLOTS ... */
 #define BULK_SLOTS   4u         /* ... and CUDA_BULK_SLOTS */
@@ -55,7 +53,7 @@ static void on_engine_done(struct sim *sim, void *arg, void *arg_work);
 static void end_work(struct sim *sim, void *arg, void *unused)
 {
     struct sim_work *work = arg;
-    struct sim_device *device = &sim->device;
+    struct sim_device *device = &sim->devices[work->charge.place.device];
 
     (void)unused;
     if (device->has_engines) {
@@ -72,10 +70,12 @@ static void end_work(struct sim *sim, void *arg, void *unused)
 static uint64_t time_at(const struct sim_engine *engine, struct sim_work *work)
 {
     if (!engine->device->has_engines) {
-        work->device_ns = work->kernel_ns + work->size / MEMCPY_SPEED;
+        work->device_ns = engine->device->slowness * (work->kernel_ns + work->size / MEMCPY_SPEED);
         return work->device_ns;
     }
-    return engine->stage == STAGE_COMPUTE ? work->kernel_ns : COPY_NS + work->size / LINK_SPEED;
+    return engine->device->slowness * (engine->stage == STAGE_COMPUTE
+                                           ? work->kernel_ns
+                                           : SIM_COPY_NS + work->size / SIM_LINK_SPEED);
 }
 
 static void run_engine(struct sim_engine *engine)
@@ -131,7 +131,8 @@ static void start(struct sim_device *device, struct sim_work *work)
         if (work->push->begin_ns == 0) {
             work->push->begin_ns = sim->now_ns;
         }
-        sim_at(sim, MAPPED_NS + work->kernel_ns + work->size / MAPPED_SPEED, end_work, work, NULL);
+        sim_at(sim, MAPPED_NS + device->slowness * (work->kernel_ns + work->size / MAPPED_SPEED),
+               end_work, work, NULL);
     } else {
         enter(&device->engines[STAGE_IN], work);
     }
@@ -153,12 +154,14 @@ void sim_device_submit(struct sim_device *device, struct sim_work *work)
     feed(device);
 }
 
-void sim_device_init(struct sim_device *device, struct sim *sim, struct worker_caps *ret_caps)
+void sim_device_init(struct sim_device *device, struct sim *sim, uint32_t slowness,
+                     struct worker_caps *ret_caps)
 {
     uint32_t n_threads = sim->plan->n_threads;
 
     *device = (struct sim_device){
         .sim = sim,
+        .slowness = slowness,
         .has_engines = n_threads == 0,
         .n_slots = {SLOTS, SLOTS, BULK_SLOTS},
     };

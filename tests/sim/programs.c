@@ -84,10 +84,25 @@ static bool is_admitted(struct sim *sim, struct sim_program *program, bool *ret_
     if (forecast_ns(&forecast, &alone_ns) <= deadline_ns) {
         return true;
     }
-    program->result->n_refused++;
+    program->result->n_not_admitted++;
     *ret_is_forced =
-        program->group == sim->plan->groups && program->result->n_refused == sim->plan->forced;
+        program->group == sim->plan->groups && program->result->n_not_admitted == sim->plan->forced;
     return *ret_is_forced;
+}
+
+static uint32_t most_under_way(const struct sim_program *program)
+{
+    bool has_window = program->group->window != 0;
+
+    return has_window ? program->group->window : SIM_BACKLOG;
+}
+
+static void note_under_way(const struct sim_program *program)
+{
+    bool is_late = program->sim->now_ns > program->sim->plan->length_ns / 2;
+    uint32_t *most = &program->result->most_under_way[is_late];
+
+    *most = MAX(*most, program->last - program->first);
 }
 
 static void send_push(struct sim *sim, void *arg, void *unused)
@@ -96,14 +111,16 @@ static void send_push(struct sim *sim, void *arg, void *unused)
     bool is_forced;
 
     (void)unused;
-    if (program->last - program->first == SIM_BACKLOG) {
-        return; /* nobody keeps up with it: BUSY */
+    if (program->last - program->first == most_under_way(program)) {
+        program->result->n_refused++;
+        return;
     }
     if (!is_admitted(sim, program, &is_forced)) {
         return;
     }
     *push_at(program, program->last++) =
         (struct sim_push){.arrival_ns = sim->now_ns, .size = program->size, .is_forced = is_forced};
+    note_under_way(program);
     settle(program);
 }
 
@@ -142,6 +159,7 @@ static void answer(struct sim_program *program, const struct sim_push *push)
     }
     if (sim_is_warm(sim)) {
         result->n_pushes++;
+        result->n_times[sim_time_step(took_ns)]++;
         result->worst_ns = MAX(result->worst_ns, took_ns);
         result->worst_wait_ns = MAX(result->worst_wait_ns, push->begin_ns - push->arrival_ns);
         result->n_late += program->group->deadline_ns != 0 && took_ns > program->group->deadline_ns;
@@ -170,7 +188,9 @@ static void start(struct sim *sim, const struct sim_group *group, struct sim_res
         .sim = sim,
         .group = group,
         .result = result,
-        .size = group->size / 2 + sim_random(sim, group->size / 2) + 1,
+        .size = group->window != 0 && group->per_second != 0
+                    ? group->size
+                    : group->size / 2 + sim_random(sim, group->size / 2) + 1,
         .flow = {.priority = group->priority,
                  .devices = SCHEDULER_ANY_DEVICE,
                  .user = &sim->users[group->uid],

@@ -131,11 +131,11 @@ static double least_of_refused(const struct sim_plan *plan, const struct sim_res
     const struct sim_result *result = &results->groups[0];
     double least = INFINITY;
 
-    for (uint64_t i = 0; i < TWINS && i < result->n_refused; i++) {
+    for (uint64_t i = 0; i < TWINS && i < result->n_not_admitted; i++) {
         struct sim_plan twin = *plan;
         struct sim_results forced;
 
-        twin.forced = 1 + result->n_refused * (2 * i + 1) / (2 * TWINS);
+        twin.forced = 1 + result->n_not_admitted * (2 * i + 1) / (2 * TWINS);
         sim_run(&twin, results->seed, &forced);
         if (forced.forced_ns != 0) { /* else it was not answered by the end */
             least = MIN(least, (double)forced.forced_ns / (double)plan->groups[0].deadline_ns);
@@ -160,8 +160,9 @@ static const char *check_admitted(const struct sim_plan *plan, const struct sim_
     if (result->n_pushes == 0 || result->n_late * 100 > result->n_pushes * 5) {
         return FAILED("%lu of %lu admitted were late", result->n_late, result->n_pushes);
     }
-    if (result->n_refused == 0 || least < 0.6) {
-        return FAILED("of %lu refused one takes %.2f of its deadline", result->n_refused, least);
+    if (result->n_not_admitted == 0 || least < 0.6) {
+        return FAILED("of %lu refused one takes %.2f of its deadline", result->n_not_admitted,
+                      least);
     }
     return NULL;
 }
@@ -174,9 +175,52 @@ static const char *check_refused(const struct sim_plan *plan, const struct sim_r
     double least = least_of_refused(plan, results);
 
     (void)without;
-    return result->n_refused == 0 || least < 1
-               ? FAILED("of %lu refused one takes %.2f of its deadline", result->n_refused, least)
+    return result->n_not_admitted == 0 || least < 1
+               ? FAILED("of %lu refused one takes %.2f of its deadline", result->n_not_admitted,
+                        least)
                : NULL;
+}
+
+/* How long a device would have been busy with all that was done. */
+static double busy_ns(const struct sim_plan *plan, const struct sim_results *results)
+{
+    double total = 0;
+
+    for (uint32_t i = 0; i < plan->n_groups; i++) {
+        const struct sim_result *result = &results->groups[i];
+        double copies_ns =
+            (double)(result->n_chunks * SIM_COPY_NS) + (double)result->n_bytes / SIM_LINK_SPEED;
+        double kernels_ns = (double)(result->n_pushes * plan->groups[i].kernel_ns);
+
+        total += MAX(copies_ns, kernels_ns);
+    }
+    return total;
+}
+
+/* More bulk than the link takes, groups 0 and 1: it is full, urgent work, group 2, hardly notices,
+ * and nothing grows. */
+static const char *check_overload(const struct sim_plan *plan, const struct sim_results *results,
+                                  const struct sim_results *without)
+{
+    const struct sim_result *groups = results->groups;
+    double used = busy_ns(plan, results) / (double)results->length_ns;
+    uint64_t with = sim_percentile(&groups[2], 990);
+    uint64_t before = sim_percentile(&without->groups[2], 990);
+
+    if (used < 0.97) {
+        return FAILED("%.3f of the link is used", used);
+    }
+    if (groups[2].n_pushes == 0 || groups[2].n_refused > 0 || with * 2 > before * 3) {
+        return FAILED("p99 of urgent work is %lu us, where it was %lu", with / US, before / US);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        if (groups[i].n_refused == 0 ||
+            groups[i].most_under_way[1] > groups[i].most_under_way[0] * 11 / 10) {
+            return FAILED("of group %u %u were under way, then %u", i, groups[i].most_under_way[0],
+                          groups[i].most_under_way[1]);
+        }
+    }
+    return NULL;
 }
 
 /* ---- the scenarios -------------------------------------------------------------------------- */
@@ -321,6 +365,18 @@ const struct sim_scenario sim_scenarios[] = {
                  .groups = {{"normal", 1, 4, PRIORITY_NORMAL, 1 * MIB, 16, 0, 1 * MS, 0},
                             {"urgent", 2, 4, PRIORITY_URGENT, 1 * MIB, 16, 0, 1 * MS, 0}}},
         .check = check_alarm,
+    },
+    {
+        .name = "overload",
+        .story = "a minute of bulk at 130 % of the link, 1,000 urgent jobs a second",
+        .plan = {.length_ns = 60000 * MS,
+                 .n_groups = 3,
+                 .groups = {{"bulk, 60 %", 1, 4, PRIORITY_BULK, 4 * MIB, 64, 1767, 40 * US, 0},
+                            {"bulk, 70 %", 2, 4, PRIORITY_BULK, 4 * MIB, 64, 2062, 40 * US, 0},
+                            {"urgent 4 KiB", 3, 1, PRIORITY_URGENT, 4 * KIB, 64, 1000, 2 * US, 0}}},
+        .check = check_overload,
+        .has_without = true,
+        .n_like = 1000,
     },
     {
         .name = "behind_bulk",

@@ -14,6 +14,7 @@ struct sim_scenario {
     const char *(*check)(const struct sim_plan *plan, const struct sim_results *results,
                          const struct sim_results *without);
     bool has_without;
+    uint32_t n_like; /* it is long: one seed of so many will do; 0: all */
 };
 
 extern const struct sim_scenario sim_scenarios[];

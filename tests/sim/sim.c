@@ -5,6 +5,7 @@
 
 #include "proto/util.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,10 +75,12 @@ bool sim_is_warm(const struct sim *sim)
 
 /* ---- the front end -------------------------------------------------------------------------- */
 
-static void arrive_at_worker(struct sim *sim, void *work, void *unused)
+static void arrive_at_worker(struct sim *sim, void *arg, void *unused)
 {
+    struct sim_work *work = arg;
+
     (void)unused;
-    sim_device_submit(&sim->device, work);
+    sim_device_submit(&sim->devices[work->charge.place.device], work);
 }
 
 static struct sim_work *make_work(struct sim *sim)
@@ -122,6 +125,7 @@ void sim_chunk_done(struct sim *sim, void *arg, void *unused)
     if (sim_is_warm(sim)) {
         program->result->device_ns += work->device_ns;
         program->result->n_bytes += work->size;
+        program->result->n_chunks++;
         sim->results->longest_chunk_ns = MAX(sim->results->longest_chunk_ns, work->device_ns);
     }
     sim_program_done(program, work);
@@ -129,16 +133,41 @@ void sim_chunk_done(struct sim *sim, void *arg, void *unused)
     sim->spare = work;
 }
 
+uint32_t sim_time_step(uint64_t took_ns)
+{
+    return MIN((uint32_t)(16 * log2((double)took_ns + 1)), SIM_TIMES - 1u);
+}
+
+uint64_t sim_percentile(const struct sim_result *result, uint64_t per_mille)
+{
+    uint64_t n = 0;
+    uint32_t i = 0;
+
+    while (i < SIM_TIMES - 1 && (n += result->n_times[i]) * 1000 < result->n_pushes * per_mille) {
+        i++;
+    }
+    return (uint64_t)exp2((i + 1) / 16.0);
+}
+
+static void start_devices(struct sim *sim)
+{
+    struct worker_caps caps;
+
+    for (uint32_t i = 0; i < MAX(sim->plan->n_devices, 1u); i++) {
+        sim_device_init(&sim->devices[i], sim, MAX(sim->plan->slowness[i], 1u), &caps);
+        scheduler_device_up(&sim->scheduler, i, &caps);
+    }
+}
+
 void sim_run(const struct sim_plan *plan, uint64_t seed, struct sim_results *ret_results)
 {
     struct sim sim = {.plan = plan, .random = seed, .results = ret_results};
-    struct worker_caps caps;
 
     memset(ret_results, 0, sizeof(*ret_results));
     ret_results->seed = seed;
-    sim_device_init(&sim.device, &sim, &caps);
+    ret_results->length_ns = plan->length_ns - WARM_UP_NS;
     scheduler_init(&sim.scheduler);
-    scheduler_device_up(&sim.scheduler, 0, &caps);
+    start_devices(&sim);
     sim_programs_start(&sim);
     while (sim.n_events > 0 && sim.events[0].at_ns < plan->length_ns) {
         struct sim_event event = take_event(&sim);
