@@ -30,6 +30,8 @@ static const int64_t shares[PRIORITY_COUNT] = {0, 125, 60};
  * chunk, whose time counts in whole then. */
 #define PREPAID_MOST_NS INT64_C(10000000)
 
+/* Copy in, compute, copy out. */
+#define STAGES 3
 /* What a worker says beyond this is not believed, nor what would be expected of it: a broken one
  * could have a user wait for ever, or sums run over.  No sensible chunk takes so long. */
 #define COST_MOST_NS UINT64_C(10000000000)
@@ -147,14 +149,21 @@ static bool fits(const struct scheduler *scheduler, uint32_t device, enum priori
            (n_bytes == 0 || (n_bytes < load->bytes_max && size <= load->bytes_max - n_bytes));
 }
 
-static uint64_t ns_in_flight(const struct scheduler *scheduler, uint32_t device)
+static uint32_t chunks_in_flight(const struct scheduler *scheduler, uint32_t device)
 {
-    uint64_t n_ns = 0;
+    const struct scheduler_load *loads = scheduler->loads[device];
 
-    for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        n_ns += scheduler->loads[device][priority].n_ns;
-    }
-    return n_ns;
+    return loads[PRIORITY_URGENT].n_chunks + loads[PRIORITY_NORMAL].n_chunks +
+           loads[PRIORITY_BULK].n_chunks;
+}
+
+/* When it will have done what it has in flight, a CPU's threads being equally busy. */
+static uint64_t free_at_ns(const struct scheduler *scheduler, uint32_t device)
+{
+    const struct scheduler_load *loads = scheduler->loads[device];
+
+    return (loads[PRIORITY_URGENT].n_ns + loads[PRIORITY_NORMAL].n_ns + loads[PRIORITY_BULK].n_ns) /
+           scheduler->capacity[device];
 }
 
 static uint64_t estimate(const struct flow *flow, uint32_t device)
@@ -168,35 +177,58 @@ static uint64_t estimate(const struct flow *flow, uint32_t device)
     return compute_ns > (double)link_ns ? (uint64_t)compute_ns : link_ns;
 }
 
-/* How long until the device has done the flow's chunk as well, a CPU's threads being equally busy.
- */
-static uint64_t finish_ns(const struct scheduler *scheduler, const struct flow *flow,
-                          uint32_t device)
+/* Of these devices, if any, the one that would have done the flow's chunk first, and when. */
+static uint64_t first_to_finish(const struct scheduler *scheduler, const struct flow *flow,
+                                uint32_t devices, uint32_t *ret_device)
 {
-    return ns_in_flight(scheduler, device) / scheduler->capacity[device] + estimate(flow, device);
-}
-
-/* Of these devices the one that will have done the flow's chunk first; false: none takes it. */
-static bool choose_device(const struct scheduler *scheduler, const struct flow *flow,
-                          enum priority priority, uint32_t devices, uint32_t *ret_device)
-{
-    uint64_t least = UINT64_MAX;
-    bool is_found = false;
+    uint64_t least_ns = UINT64_MAX;
 
     for (; devices != 0; devices &= devices - 1) {
         uint32_t device = (uint32_t)__builtin_ctz(devices);
+        uint64_t finish_ns = free_at_ns(scheduler, device) + estimate(flow, device);
 
-        if (fits(scheduler, device, priority, flow->next_size)) {
-            uint64_t n_ns = finish_ns(scheduler, flow, device);
-
-            if (!is_found || n_ns < least) {
-                is_found = true;
-                least = n_ns;
-                *ret_device = device;
-            }
+        if (finish_ns < least_ns) {
+            least_ns = finish_ns;
+            *ret_device = device;
         }
     }
-    return is_found;
+    return least_ns;
+}
+
+/*
+ * Would the device begin with the chunk before another one, by least_ns, has done it?  Else a job
+ * would wait for its last chunks there.  But it may have one in each stage, unless it is so slow
+ * that the chunk alone takes longer: else a link has pauses.
+ */
+static bool is_worth_it(const struct scheduler *scheduler, const struct flow *flow, uint32_t device,
+                        uint64_t least_ns)
+{
+    return free_at_ns(scheduler, device) <= least_ns ||
+           (chunks_in_flight(scheduler, device) < STAGES && estimate(flow, device) <= least_ns);
+}
+
+/*
+ * Which of these devices gets the flow's chunk?  The first to finish it, of those that have room
+ * and are worth it; false: the flow waits for those of *ret_awaited.
+ */
+static bool choose_device(const struct scheduler *scheduler, const struct flow *flow,
+                          enum priority priority, uint32_t devices, uint32_t *ret_device,
+                          uint32_t *ret_awaited)
+{
+    uint32_t first = 0, with_room = 0, good = 0; /* the last two are sets */
+    uint64_t least_ns = first_to_finish(scheduler, flow, devices, &first);
+
+    for (uint32_t left = devices; left != 0; left &= left - 1) {
+        uint32_t device = (uint32_t)__builtin_ctz(left);
+
+        if (fits(scheduler, device, priority, flow->next_size)) {
+            with_room |= SCHEDULER_DEVICE(device);
+            good |= is_worth_it(scheduler, flow, device, least_ns) ? SCHEDULER_DEVICE(device) : 0;
+        }
+    }
+    *ret_awaited = with_room != 0 ? SCHEDULER_DEVICE(first) : devices;
+    first_to_finish(scheduler, flow, good, ret_device);
+    return good != 0;
 }
 
 /* Devices that may have a chunk of the flow's, if they have room. */
@@ -236,13 +268,14 @@ static struct flow *next_of_class(struct scheduler *scheduler, enum priority pri
     while (lanes != 0 && open != 0) {
         uint32_t lane = turns_first_lane(class, lanes);
         struct flow *flow = first_of(class, lane);
+        uint32_t awaited;
 
         if (priority == PRIORITY_URGENT && !turns_stay_urgent(scheduler, flow->user)) {
             lanes &= class->lanes;
             continue;
         }
-        if (choose_device(scheduler, flow, priority, free_devices(flow) & open,
-                          &ret_place->device)) {
+        if (choose_device(scheduler, flow, priority, free_devices(flow) & open, &ret_place->device,
+                          &awaited)) {
             ret_place->priority = priority;
             return flow;
         }
@@ -250,7 +283,7 @@ static struct flow *next_of_class(struct scheduler *scheduler, enum priority pri
             lanes &= class->lanes;
             continue;
         }
-        open &= ~free_devices(flow);
+        open &= ~awaited;
         lanes &= ~TURNS_LANE(lane);
     }
     return NULL;

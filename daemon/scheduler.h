@@ -37,9 +37,10 @@
  *      chunk is let in where nothing else is, however large.
  *   7. Of the devices that take the chunk, the one gets it that is expected to finish it first:
  *      what it has in flight and the chunk, by what a record of the op takes there.  What was
- *      never measured there counts as elsewhere, or by its bytes.  A flow whose chunk does not
- *      fit keeps its devices from those behind it: nobody overtakes it for being small.  But a
- *      flow that is being measured on one device and finds the others full waits for that.
+ *      never measured there counts as elsewhere, or by its bytes.  While that device is full the
+ *      next best gets it only if it would not begin too late.  A flow whose chunk does not fit
+ *      keeps its devices from those behind it: nobody overtakes it for being small.  But a flow
+ *      that is being measured on one device and finds the others full waits for that one.
  *
  * The worst wait of an urgent chunk, from when it is its user's next and while that has not used up
  * its share, with n users that want the same: what is in flight (bulk_bytes over the link), a chunk

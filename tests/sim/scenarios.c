@@ -181,7 +181,7 @@ static const char *check_refused(const struct sim_plan *plan, const struct sim_r
                : NULL;
 }
 
-/* How long a device would have been busy with all that was done. */
+/* How long the quicker of two devices would have been busy with all that was done. */
 static double busy_ns(const struct sim_plan *plan, const struct sim_results *results)
 {
     double total = 0;
@@ -195,6 +195,34 @@ static double busy_ns(const struct sim_plan *plan, const struct sim_results *res
         total += MAX(copies_ns, kernels_ns);
     }
     return total;
+}
+
+/* Of two devices, the second half as fast, 0.95 of what they can do together. */
+static const char *check_both(const struct sim_plan *plan, const struct sim_results *results,
+                              const struct sim_results *without)
+{
+    double used = busy_ns(plan, results) / (1.5 * (double)results->length_ns);
+
+    (void)without;
+    if (used < 0.95) {
+        return FAILED("they did %.3f of what they can", used);
+    }
+    return plan->n_groups == 2 ? check_equal(plan, results, without) : NULL;
+}
+
+/* A push ends as if both devices ended at once, or one chunk on the slower one later. */
+static const char *check_tail(const struct sim_plan *plan, const struct sim_results *results,
+                              const struct sim_results *without)
+{
+    const struct sim_group *group = &plan->groups[0];
+    uint64_t chunk_ns = 2 * group->kernel_ns / (group->size / 2 / SIM_CHUNK);
+    uint64_t bound = group->kernel_ns * 2 / 3 + chunk_ns;
+
+    (void)without;
+    return results->groups[0].n_pushes == 0 || results->groups[0].worst_ns > bound
+               ? FAILED("a push took %lu us; %lu would do", results->groups[0].worst_ns / US,
+                        bound / US)
+               : NULL;
 }
 
 /* More bulk than the link takes, groups 0 and 1: it is full, urgent work, group 2, hardly notices,
@@ -235,6 +263,9 @@ static const char *check_overload(const struct sim_plan *plan, const struct sim_
     {                                                                                              \
 #n " urgent", (id), (n), PRIORITY_URGENT, 8 * MIB, 4, 0, 40 * US, 0                        \
     }
+
+/* Two devices, the second takes twice as long for everything. */
+#define UNEQUAL .n_devices = 2, .slowness = {1, 2}
 
 const struct sim_scenario sim_scenarios[] = {
     {
@@ -365,6 +396,29 @@ const struct sim_scenario sim_scenarios[] = {
                  .groups = {{"normal", 1, 4, PRIORITY_NORMAL, 1 * MIB, 16, 0, 1 * MS, 0},
                             {"urgent", 2, 4, PRIORITY_URGENT, 1 * MIB, 16, 0, 1 * MS, 0}}},
         .check = check_alarm,
+    },
+    {
+        .name = "unequal",
+        .story = "two devices, one half as fast, long kernels: all of both",
+        .plan = {UNEQUAL, .length_ns = LENGTH, .n_groups = 2,
+                 .groups = {{"8 programs", 1, 8, PRIORITY_BULK, 8 * MIB, 4, 0, 400 * US, 0},
+                            {"2 programs", 2, 2, PRIORITY_BULK, 8 * MIB, 4, 0, 400 * US, 0}}},
+        .check = check_both,
+    },
+    {
+        .name = "unequal_link",
+        .story = "two devices, one half as fast, copies: all of both",
+        .plan = {UNEQUAL, .length_ns = LENGTH, .n_groups = 2,
+                 .groups = {{"8 programs", 1, 8, PRIORITY_BULK, 4 * MIB, 8, 0, 40 * US, 0},
+                            {"2 programs", 2, 2, PRIORITY_BULK, 4 * MIB, 8, 0, 40 * US, 0}}},
+        .check = check_both,
+    },
+    {
+        .name = "unequal_tail",
+        .story = "two devices, one half as fast: a push of many chunks ends on both at once",
+        .plan = {UNEQUAL, .length_ns = LENGTH, .n_groups = 1,
+                 .groups = {{"1 program", 1, 1, PRIORITY_BULK, 64 * MIB, 1, 0, 8 * MS, 0}}},
+        .check = check_tail,
     },
     {
         .name = "overload",

@@ -346,6 +346,45 @@ static void test_the_first_to_finish_gets_it(void)
     }
 }
 
+/* A slow device is kept busy, but no chunk is queued there that waiting would have done sooner; and
+ * who waits so keeps nobody from the slow one who may use no other. */
+static void test_a_slow_device_gets_no_queue(void)
+{
+    static const struct {
+        uint64_t times;
+        unsigned n;
+    } cases[] = {{1, 4}, {2, 3}, {5, 3}, {6, 1}, {100, 1}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct scheduler scheduler = make();
+        struct scheduler_rate unequal = {0};
+        struct flow flow = flow_of(PRIORITY_BULK, MIB), pinned = flow_of(PRIORITY_BULK, MIB);
+        unsigned n[2] = {0};
+        int device;
+
+        scheduler_device_up(&scheduler, 1, &four_chunks);
+        flow.rate = &unequal;
+        flow.next_records = 1000;
+        measure(&scheduler, &flow, 0, 1000);
+        measure(&scheduler, &flow, 1, 1000 * cases[i].times);
+        scheduler_add(&scheduler, &flow, at_ns);
+        while ((device = place(&scheduler)) >= 0) {
+            n[device]++;
+        }
+        CHECK_EQ(n[0], 4);
+        if (n[1] != cases[i].n) {
+            CHECK_FAIL("%u chunks are on the device that takes %u times as long", n[1],
+                       (unsigned)cases[i].times);
+        }
+        pinned.devices = SCHEDULER_DEVICE(1);
+        scheduler_add(&scheduler, &pinned, at_ns);
+        CHECK_EQ(place(&scheduler), n[1] < 4 ? 1 : -1);
+        done(&scheduler, PRIORITY_BULK, 0, MIB);
+        scheduler_remove(&scheduler, &pinned);
+        CHECK_EQ(place(&scheduler), 0);
+    }
+}
+
 /* An op that was never measured there takes as long as elsewhere, or as its bytes do. */
 static void test_an_op_that_a_device_has_not_had(void)
 {
@@ -559,6 +598,7 @@ CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_th
            CHECK_TEST(test_nobody_starves), CHECK_TEST(test_who_is_owed_holds_nobody_up_for_ever),
            CHECK_TEST(test_the_least_loaded_device_gets_it),
            CHECK_TEST(test_the_first_to_finish_gets_it),
+           CHECK_TEST(test_a_slow_device_gets_no_queue),
            CHECK_TEST(test_an_op_that_a_device_has_not_had),
            CHECK_TEST(test_a_device_with_threads_is_done_sooner),
            CHECK_TEST(test_a_flow_fills_all_devices),
