@@ -172,7 +172,8 @@ static int check_user_jobs(const struct session *session, struct failure *ret_fa
     }
     fail(ret_failure, STATUS_QUOTA, "job", "%u jobs and runs of this user are open, at most %d",
          user->n_jobs, LIMIT_USER_JOBS);
-    ret_failure->retry_ms = SERVER_RETRY_MS;
+    ret_failure->retry_ms =
+        places_retry_any_ms(user->places, server_loop_ns(session_server(session)));
     return failure_add_limit(ret_failure, "user_jobs", user->n_jobs, LIMIT_USER_JOBS);
 }
 
@@ -190,8 +191,11 @@ static int start_run(struct session *session, struct prepared *prepared, uint64_
         return r;
     }
     incoming->job->msgid = incoming->msgid;
-    r = job_count_records(incoming->job, 0, incoming->first_size, &incoming->n_records,
-                          ret_failure);
+    r = job_take_places(incoming->job, 1, ret_failure);
+    if (r == 0) {
+        r = job_count_records(incoming->job, 0, incoming->first_size, &incoming->n_records,
+                              ret_failure);
+    }
     return r < 0 ? r
                  : job_check_admit(incoming->job, incoming->n_records, deadline_at_ns, ret_failure);
 }

@@ -56,6 +56,29 @@ int job_create(struct session *session, struct prepared *prepared, uint64_t dead
     return 0;
 }
 
+static struct places_pair places_of(const struct job *job)
+{
+    enum priority priority = job->flow.priority;
+
+    return (struct places_pair){&job->server->places[priority], &job->user->places[priority]};
+}
+
+int job_take_places(struct job *job, uint32_t n_wanted, struct failure *ret_failure)
+{
+    struct places_pair places = places_of(job);
+
+    return places_take(&places, job->flow.priority, n_wanted, server_loop_ns(job->server),
+                       &job->n_places, ret_failure);
+}
+
+static void free_places(struct job *job, uint32_t n)
+{
+    struct places_pair places = places_of(job);
+
+    places_free(&places, n, server_loop_ns(job->server));
+    job->n_places -= n;
+}
+
 static void release_fold(struct job *job)
 {
     pool_release(job->server->pool, &job->fold);
@@ -80,6 +103,7 @@ void job_destroy(struct job *job)
     free(job->pushes);
     release_fold(job);
     prepared_unref(job->prepared);
+    free_places(job, job->n_places);
     job->user->pool_size -= job->pool_size;
     user_drop_job(&server->users, job->user);
     server_room_came(server);
@@ -179,14 +203,16 @@ static uint64_t window_pool_size(const struct job *job, uint32_t window, uint64_
 static int refuse_window(const struct job *job, uint64_t wanted, struct failure *ret_failure)
 {
     size_t size = pool_size(job->server->pool);
+    const struct places *places = job->server->places;
 
     if (wanted > user_pool_room(job->user, size)) {
         user_refuse_pool(job->user, size, ret_failure);
+        places = job->user->places;
     } else {
         fail(ret_failure, STATUS_BUSY, NULL,
              "the pool has no room for a push of this op now; try again later");
     }
-    ret_failure->retry_ms = SERVER_RETRY_MS;
+    ret_failure->retry_ms = places_retry_any_ms(places, server_loop_ns(job->server));
     return -(int)ret_failure->status;
 }
 
@@ -228,22 +254,27 @@ int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure)
 {
     size_t used = pool_used(job->server->pool);
-    uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     uint64_t size = options->max_push != 0 ? options->max_push : LIMIT_PUSH_DEFAULT;
     uint64_t fold = fold_pool_size(job);
+    int r = job_take_places(job, options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT,
+                            ret_failure);
 
+    if (r < 0) {
+        return r;
+    }
     if (fold > user_pool_room(job->user, pool_size(job->server->pool)) || lease_fold(job) < 0) {
         return refuse_window(job, fold, ret_failure);
     }
     if (job->prepared->is_in_rings) {
         uint64_t wanted;
-        int r = job_make_ring_window(job, options, &wanted);
 
+        r = job_make_ring_window(job, options, job->n_places, &wanted);
         charge(job, used);
         return r < 0 ? refuse_window(job, wanted, ret_failure) : 0;
     }
-    int r = shrink_to_fit(job, window, size, ret_failure);
+    r = shrink_to_fit(job, job->n_places, size, ret_failure);
     charge(job, used);
+    free_places(job, job->n_places - job->window);
     return r;
 }
 
@@ -545,12 +576,6 @@ static void end_if_complete(struct job *job)
     }
 }
 
-/* The time when the loop woke, to the millisecond, for nothing: the scheduler needs no better. */
-static uint64_t loop_ns(const struct server *server)
-{
-    return uv_now(&server->loop) * UINT64_C(1000000);
-}
-
 /* Of all that is still to be handed out; 0: none. */
 static uint64_t nearest_deadline(const struct job *job)
 {
@@ -580,7 +605,7 @@ void job_queue(struct job *job)
         scheduler_remove(scheduler, &job->flow);
         job->flow.deadline_ns = deadline_ns;
     }
-    scheduler_add(scheduler, &job->flow, loop_ns(job->server));
+    scheduler_add(scheduler, &job->flow, server_loop_ns(job->server));
 }
 
 void job_settle(struct job *job)

@@ -83,6 +83,7 @@ struct job {
     uint32_t n_chunks;   /* at the device */
     uint32_t n_messages; /* in the writer, referring to its memory */
     uint64_t pool_size;  /* bytes leased for it and charged to its user */
+    uint32_t n_places;   /* taken of its priority's */
     bool has_said_done;
 };
 
@@ -95,9 +96,12 @@ int job_create(struct session *session, struct prepared *prepared, uint64_t dead
 /* Only before its first push is accepted, or when job_is_over(). */
 void job_destroy(struct job *job);
 
+/* Take places for up to n_wanted pushes: see places.h.  BUSY: there is none. */
+int job_take_places(struct job *job, uint32_t n_wanted, struct failure *ret_failure);
 /*
- * Lease memory for a job's window, shrinking first max_push, then the window, to what the pool has
- * and its user may have.  BUSY or QUOTA if that is less than a single push of the least size.
+ * Take places and lease memory for a job's window, shrinking first max_push, then the window, to
+ * what the pool has and its user may have.  BUSY or QUOTA if that is less than a single push of the
+ * least size.
  */
 int job_lease_window(struct job *job, const struct msg_options *options,
                      struct failure *ret_failure);
@@ -198,7 +202,7 @@ struct ring_link;
  * The pushes of a job in rings, and a reduce op's partials: *ret_pool_size bytes of the pool, in
  * any case.  0, or -ENOMEM: its user may not have that, or the pool has not; destroy the job.
  */
-int job_make_ring_window(struct job *job, const struct msg_options *options,
+int job_make_ring_window(struct job *job, const struct msg_options *options, uint32_t window,
                          uint64_t *ret_pool_size);
 /* A copy of what a client wrote into its ring: accept it as a push, and settle the job. */
 int job_take_desc(struct ring_link *link, const struct ring_desc *desc,

@@ -59,10 +59,9 @@ static uint64_t push_pool_size(const struct job *job)
                             : pool_rounded(push_array_size(shape, shape->n_in, job->max_records));
 }
 
-int job_make_ring_window(struct job *job, const struct msg_options *options,
+int job_make_ring_window(struct job *job, const struct msg_options *options, uint32_t window,
                          uint64_t *ret_pool_size)
 {
-    uint32_t window = options->window != 0 ? options->window : LIMIT_WINDOW_DEFAULT;
     int r = 0;
 
     job->max_records = (uint32_t)MIN(most_records(job, options), (uint64_t)UINT32_MAX);

@@ -21,6 +21,7 @@
 #include "daemon/job_slots.h"
 #include "daemon/listener.h"
 #include "daemon/outcomes.h"
+#include "daemon/places.h"
 #include "daemon/pool.h"
 #include "daemon/rates.h"
 #include "daemon/scheduler.h"
@@ -52,6 +53,7 @@ struct server {
     struct device_list device_list;
     struct devices devices;
     struct scheduler scheduler;
+    struct places places[PRIORITY_COUNT];
     struct awake awake;
     struct rates rates;
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
@@ -139,5 +141,11 @@ void server_unmark_waiting(struct server *server, struct session *session);
 void server_forget_session(struct server *server, struct session *session);
 /* Something is timed: make sure that the tick runs. */
 void server_need_tick(struct server *server);
+
+/* The time when the loop woke, to the millisecond, for nothing. */
+static inline uint64_t server_loop_ns(const struct server *server)
+{
+    return uv_now(&server->loop) * UINT64_C(1000000);
+}
 
 void server_stats(const struct server *server, struct msg_stats *ret_stats);

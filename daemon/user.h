@@ -1,6 +1,6 @@
 /*
- * User: what the connections of one uid hold of what all users share: connections, job slots, and
- * memory of the pool.
+ * User: what the connections of one uid hold of what all users share: connections, job slots,
+ * places of the queues, and memory of the pool.
  *
  * Each may have three quarters of it (limits.h), whatever the number of its programs: so one user's
  * defect is nobody else's.  The uid is that of the peer when it connected; what it does later, or
@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "daemon/places.h"
 #include "daemon/scheduler.h"
 #include "proto/status.h"
 
@@ -27,6 +28,7 @@ struct user {
     uint32_t n_jobs;            /* runs included */
     uint64_t pool_size;         /* bytes leased for its jobs and constants */
     struct scheduler_user time; /* of devices */
+    struct places places[PRIORITY_COUNT];
 };
 
 /* A new connection of this uid.  0, -EDQUOT (it has LIMIT_USER_SESSIONS) or -ENOMEM. */

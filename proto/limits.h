@@ -23,6 +23,9 @@
     X(USER_JOBS, "user_jobs", 768, "jobs", "of one user, runs included: likewise")                 \
     X(USER_POOL, "user_pool", 75, "percent",                                                       \
       "of the pool for one user, with what arrives and what nobody reads: likewise")               \
+    X(QUEUE, "queue", 16384, "pushes",                                                             \
+      "unanswered ones of one priority, all users together: 256 of the widest windows")            \
+    X(USER_QUEUE, "user_queue", 75, "percent", "of the queue for one user: three quarters")        \
     X(JOBS, "jobs", 64, "jobs", "open jobs of one connection")                                     \
     X(AFTER, "after", 16, "jobs", "that one job waits for: each costs whoever ends it a step")     \
     X(JOBS_REMEMBERED, "jobs_remembered", 256, "jobs",                                             \

@@ -78,6 +78,66 @@ static void check_works_as(struct harness *daemon, uid_t uid)
     wire_close(wire);
 }
 
+/* ---- places in the queues ------------------------------------------------------------------- */
+
+#define BULK_JOB "['copy', {}, {inline: false, priority: 'bulk', window: 64}]"
+
+/* Open wide windows of bulk on connections of this user's until none is left; returns how many
+ * pushes they are good for, and the last connection, with a job that has several. */
+static uint64_t fill_queue(struct harness *daemon, uid_t uid, const char *limit, uint64_t max,
+                           struct wire **ret_wire, uint64_t *ret_job)
+{
+    uint64_t total = 0;
+
+    for (;;) {
+        struct wire *wire = connect_as(daemon, uid);
+
+        wire_call(wire, "hello", "[{errors: 'structured'}]");
+        for (unsigned i = 0; i < LIMIT_JOBS; i++) {
+            uint32_t msgid = wire_send(wire, "job.open", BULK_JOB);
+            const msgpack_object *response = wire_response(wire, msgid);
+
+            if (wire_find(response, "2")->type != MSGPACK_OBJECT_NIL) {
+                const msgpack_object *details = wire_find(wire_find(response, "2"), "2");
+
+                CHECK_STR(wire_error(wire_find(response, "2")).name, "BUSY");
+                CHECK_STR(wire_text(details, "limit"), limit);
+                CHECK_EQ(wire_number(details, "used"), max);
+                CHECK_EQ(wire_number(details, "max"), max);
+                CHECK_GT(wire_number(details, "retry_ms"), 0);
+                return total;
+            }
+            total += (uint64_t)wire_number(wire_find(response, "3"), "credit");
+            if (i == 0) {
+                *ret_wire = wire;
+                *ret_job = (uint64_t)wire_number(wire_find(response, "3"), "job");
+            }
+        }
+    }
+}
+
+/* One user's bulk jobs leave a quarter of the queue; the other priorities have queues of their own;
+ * and what ends makes room. */
+static void test_the_queue(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    const uint64_t share = LIMIT_QUEUE * LIMIT_USER_QUEUE / 100;
+    struct wire *one, *other;
+    uint64_t one_job, other_job;
+
+    CHECK_EQ(fill_queue(daemon, ONE, "user_queue", share, &one, &one_job), share);
+    refused(one, wire_send(one, "run", "['copy', {}, {priority: 'bulk'}, [%b]]", "x", (size_t)1),
+            "BUSY");
+    wire_check_works(one); /* as normal */
+    CHECK_EQ(fill_queue(daemon, OTHER, "queue", LIMIT_QUEUE, &other, &other_job),
+             LIMIT_QUEUE - share);
+    refused(one, wire_send(one, "job.open", BULK_JOB), "BUSY");
+    wire_call(one, "job.cancel", "[%lu]", one_job);
+    wire_notification(one, "job.done");
+    CHECK_GE(wire_number(wire_call(other, "job.open", BULK_JOB), "credit"), 1);
+    wire_call(one, "run", "['copy', {}, {priority: 'bulk'}, [%b]]", "x", (size_t)1);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* One user's jobs take the 48 of 64 MiB that it may have; returns the first of them. */
@@ -460,7 +520,8 @@ static void test_too_much_urgent_work_runs_as_normal(void)
     CHECK_GE(n_normal, 1);
 }
 
-CHECK_MAIN(CHECK_TEST(test_the_pool), CHECK_TEST(test_a_run_over_the_share),
+CHECK_MAIN(CHECK_TEST(test_the_queue), CHECK_TEST(test_the_pool),
+           CHECK_TEST(test_a_run_over_the_share),
            CHECK_TEST(test_a_run_over_what_its_connection_holds),
            CHECK_TEST(test_the_fold_of_a_run_is_charged),
            CHECK_TEST(test_the_fold_of_a_job_is_charged),
