@@ -88,6 +88,7 @@ static int handle_stats(struct session *session, const struct rpc_message *messa
 
     (void)ret_failure;
     server_stats(session_server(session), &stats);
+    server_queues(session_server(session), session_uid(session), &stats);
     codec_pack_stats(answer_begin(&answer), message->msgid, &stats);
     return answer_send(&answer, session);
 }

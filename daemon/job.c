@@ -371,6 +371,7 @@ void job_accept(struct job *job, struct push *push)
         server_need_tick(job->server);
     }
     free(STEAL(push->failure));
+    push->arrived_ns = server_loop_ns(job->server);
     push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
     push->start_ns = 0;
     push->in_ns = 0;

@@ -73,6 +73,7 @@ struct push {
     uint32_t n_merged;       /* reduce: pieces whose partials are folded */
     struct failure *failure; /* why it failed, if it did; its own */
 
+    uint64_t arrived_ns;  /* to the millisecond */
     uint64_t accepted_ns; /* if the job wants timing */
     uint64_t start_ns;    /* the first chunk began; 0 = none has */
     uint64_t in_ns;       /* sums over its chunks, if the job wants timing */

@@ -363,6 +363,7 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
     load->n_bytes += flow->next_size;
     load->n_large_bytes += flow->next_size > SCHEDULER_SMALL ? flow->next_size : 0;
     load->n_ns += cost_ns;
+    flow->user->n_bytes += flow->next_size;
     flow->user->n_in_flight++; /* before it may have no flows, so that it stays active */
     if (!flow->rate->is_known && flow->next_records > 0) {
         flow->measuring |= SCHEDULER_DEVICE(place->device);
@@ -413,6 +414,15 @@ static void settle_shares(struct scheduler *scheduler, const struct scheduler_pl
     load->owed_ns = MAX(load->owed_ns - device_ns, -PREPAID_MOST_NS);
 }
 
+static void settle_use(struct scheduler *scheduler, const struct scheduler_charge *charge,
+                       uint64_t device_ns)
+{
+    settle_shares(scheduler, &charge->place, (int64_t)device_ns);
+    load_of(scheduler, &charge->place)->used_ns += device_ns;
+    charge->flow->user->had_ns += device_ns;
+    charge->flow->user->n_bytes -= charge->size;
+}
+
 /* How much is left of what was: straight to nothing, but in many steps as an exponential does. */
 static double kept(const struct scheduler_usage *usage, uint64_t now_ns)
 {
@@ -452,8 +462,7 @@ void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *
     load->n_bytes -= charge->size;
     load->n_large_bytes -= charge->size > SCHEDULER_SMALL ? charge->size : 0;
     load->n_ns -= charge->cost_ns;
-    settle_shares(scheduler, &charge->place,
-                  (int64_t)(device_ns > 0 ? device_ns : charge->cost_ns));
+    settle_use(scheduler, charge, device_ns > 0 ? device_ns : charge->cost_ns);
     if (device_ns > 0) {
         correct(scheduler, charge, device_ns);
         note_usage(&scheduler->usage[charge->place.priority], scheduler->now_ns, device_ns);

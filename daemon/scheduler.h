@@ -107,6 +107,8 @@ struct scheduler_user {
     int64_t correction_ns; /* still to be added */
     uint32_t n_turns;      /* that have flows */
     uint32_t n_in_flight;
+    uint64_t n_bytes; /* of them */
+    uint64_t had_ns;  /* device time, as it was measured, ever */
     /* Device time as urgent, beyond its share, as it was then. */
     int64_t urgent_ns;
     uint64_t urgent_at_ns;
@@ -158,6 +160,7 @@ struct scheduler_load {
     uint64_t n_large_bytes; /* of chunks that are not small */
     uint64_t n_ns;          /* of device time, estimated */
     int64_t owed_ns;        /* of device time, by those above it */
+    uint64_t used_ns;       /* device time, ever */
     uint32_t chunks_max;
     uint64_t bytes_max;
 };
@@ -224,5 +227,8 @@ void scheduler_done(struct scheduler *scheduler, const struct scheduler_charge *
 /* Device time in a ns, of late. */
 double scheduler_usage_rate(const struct scheduler_usage *usage, uint64_t now_ns);
 
+/* Device time that the user may have as urgent now; less than none if it had more. */
+int64_t scheduler_urgent_left(const struct scheduler *scheduler, const struct scheduler_user *user,
+                              uint64_t now_ns);
 /* Chunks of this priority in flight, on all devices. */
 uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority);

@@ -263,17 +263,30 @@ static uint64_t capacity(const struct scheduler *scheduler)
     return MAX(total, UINT64_C(1));
 }
 
-/* The time since then has given it its share. */
+/* What it has had, as the time since then has given it its share. */
+static int64_t urgent_ns_at(const struct scheduler *scheduler, const struct scheduler_user *user,
+                            uint64_t now_ns)
+{
+    uint64_t since_ns = now_ns - MIN(now_ns, user->urgent_at_ns);
+
+    if (user->urgent_ns <= 0 || since_ns == 0) {
+        return user->urgent_ns;
+    }
+    uint64_t share_ns = since_ns * capacity(scheduler) / MAX(scheduler->n_active, 1u);
+
+    return user->urgent_ns - (int64_t)MIN(share_ns, (uint64_t)user->urgent_ns);
+}
+
 static void refill(struct scheduler *scheduler, struct scheduler_user *user)
 {
-    uint64_t since_ns = scheduler->now_ns - user->urgent_at_ns;
-
+    user->urgent_ns = urgent_ns_at(scheduler, user, scheduler->now_ns);
     user->urgent_at_ns = scheduler->now_ns;
-    if (user->urgent_ns > 0 && since_ns > 0) {
-        uint64_t share_ns = since_ns * capacity(scheduler) / MAX(scheduler->n_active, 1u);
+}
 
-        user->urgent_ns -= (int64_t)MIN(share_ns, (uint64_t)user->urgent_ns);
-    }
+int64_t scheduler_urgent_left(const struct scheduler *scheduler, const struct scheduler_user *user,
+                              uint64_t now_ns)
+{
+    return SCHEDULER_BURST - urgent_ns_at(scheduler, user, now_ns);
 }
 
 static bool has_used_its_share(struct scheduler *scheduler, struct scheduler_user *user)

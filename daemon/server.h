@@ -149,3 +149,5 @@ static inline uint64_t server_loop_ns(const struct server *server)
 }
 
 void server_stats(const struct server *server, struct msg_stats *ret_stats);
+/* Add the queues to them, as this user may see them. */
+void server_queues(const struct server *server, uid_t viewer, struct msg_stats *stats);

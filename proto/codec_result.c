@@ -205,6 +205,43 @@ static const struct field job_entry_fields[] = {
 static const struct field_table job_entry =
     FIELD_TABLE("key", false, struct msg_job_entry, job_entry_fields);
 
+/* Keys of each row. */
+#define LOAD_FIELDS(type)                                                                          \
+    {"waiting", FIELD_UNSIGNED, FIELD_AT(type, load.waiting)},                                     \
+        {"waiting_size", FIELD_UNSIGNED, FIELD_AT(type, load.waiting_size)},                       \
+        {"oldest_ns", FIELD_UNSIGNED, FIELD_AT(type, load.oldest_ns)},                             \
+        {"in_flight", FIELD_UNSIGNED, FIELD_AT(type, load.in_flight)},                             \
+        {"in_flight_size", FIELD_UNSIGNED, FIELD_AT(type, load.in_flight_size)},                   \
+    {                                                                                              \
+        "device_ns", FIELD_UNSIGNED, FIELD_AT(type, load.device_ns)                                \
+    }
+
+static const struct field queue_fields[] = {
+    {"priority", FIELD_WORD, FIELD_AT(struct msg_queue, priority), .flags = FIELD_REQUIRED,
+     FIELD_WORDS(priority_names)},
+    LOAD_FIELDS(struct msg_queue),
+    {"places", FIELD_UNSIGNED, FIELD_AT(struct msg_queue, places)},
+};
+static const struct field_table queue = FIELD_TABLE("key", false, struct msg_queue, queue_fields);
+static const struct field queue_item = {"", FIELD_MAP, .table = &queue};
+
+static const struct field device_load_fields[] = {
+    {"device", FIELD_NAME, FIELD_AT(struct msg_device_load, device), .flags = FIELD_REQUIRED},
+    LOAD_FIELDS(struct msg_device_load),
+};
+static const struct field_table device_load =
+    FIELD_TABLE("key", false, struct msg_device_load, device_load_fields);
+static const struct field device_load_item = {"", FIELD_MAP, .table = &device_load};
+
+static const struct field user_fields[] = {
+    {"uid", FIELD_UNSIGNED, FIELD_AT(struct msg_user, uid), .flags = FIELD_REQUIRED},
+    LOAD_FIELDS(struct msg_user),
+    {"places", FIELD_UNSIGNED, FIELD_AT(struct msg_user, places)},
+    {"urgent_left_ns", FIELD_SIGNED, FIELD_AT(struct msg_user, urgent_left_ns)},
+};
+static const struct field_table user = FIELD_TABLE("key", false, struct msg_user, user_fields);
+static const struct field user_item = {"", FIELD_MAP, .table = &user};
+
 static const struct field stats_fields[] = {
     {"version", FIELD_TEXT, FIELD_AT(struct msg_stats, version)},
     {"backend", FIELD_TEXT, FIELD_AT(struct msg_stats, backend)},
@@ -212,6 +249,10 @@ static const struct field stats_fields[] = {
 #define X(field, doc) {#field, FIELD_UNSIGNED, FIELD_AT(struct msg_stats, field)},
     STATS_LIST(X)
 #undef X
+        {"queues", FIELD_LIST, FIELD_EACH(struct msg_stats, queues, n_queues), .item = &queue_item},
+    {"devices", FIELD_LIST, FIELD_EACH(struct msg_stats, devices, n_devices),
+     .item = &device_load_item},
+    {"users", FIELD_LIST, FIELD_EACH(struct msg_stats, users, n_users), .item = &user_item},
 };
 static const struct field_table stats = FIELD_TABLE("key", false, struct msg_stats, stats_fields);
 

@@ -59,6 +59,7 @@
     X(RING_SIZE_DEFAULT, "ring_size_default", 67108864, "bytes",                                   \
       "what is kept ready: in and out of two default windows, 4 MiB pushes")                       \
     X(JOBS_LISTED, "jobs_listed", 192, "jobs", "one job.list: it stays within head and elements")  \
+    X(USERS_LISTED, "users_listed", 64, "users", "one answer of stats: likewise")                  \
     X(DEADLINE, "deadline_ms", 604800000, "ms",                                                    \
       "a week: what is further off is a mistake in the unit")                                      \
     X(UNREAD, "unread", 262144, "bytes",                                                           \

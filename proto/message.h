@@ -333,6 +333,34 @@ struct msg_device {
     X(pool_used, "bytes of it that are leased now")                                                \
     X(pool_waiting, "connections that wait for room in it now")
 
+/* What waits and what is under way, of a priority, a device or a user. */
+struct msg_load {
+    uint64_t waiting;        /* chunks that no device has yet */
+    uint64_t waiting_size;   /* bytes of their largest array */
+    uint64_t oldest_ns;      /* since the oldest push of them came */
+    uint64_t in_flight;      /* chunks */
+    uint64_t in_flight_size; /* bytes, likewise */
+    uint64_t device_ns;      /* time of devices used so far */
+};
+
+struct msg_queue {
+    enum priority priority;
+    struct msg_load load;
+    uint64_t places; /* taken */
+};
+
+struct msg_device_load {
+    char device[WORKER_DEVICE_SIZE];
+    struct msg_load load; /* what waits may use no other */
+};
+
+struct msg_user {
+    uint64_t uid;
+    struct msg_load load;
+    uint64_t places;        /* taken, of all priorities */
+    int64_t urgent_left_ns; /* device time it may still have as urgent */
+};
+
 struct msg_stats {
     char version[32];
     char backend[16];
@@ -340,4 +368,8 @@ struct msg_stats {
 #define X(field, doc) uint64_t field;
     STATS_LIST(X)
 #undef X
+    uint32_t n_queues, n_devices, n_users;
+    struct msg_queue queues[PRIORITY_COUNT];
+    struct msg_device_load devices[LIMIT_DEVICES];
+    struct msg_user users[LIMIT_USERS_LISTED]; /* those that the asking one may see */
 };

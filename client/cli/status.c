@@ -1,10 +1,11 @@
 /*
- * gpupipe-cli status: which daemon this is, on what it runs, and its counters.
+ * gpupipe-cli status: which daemon this is, on what it runs, what waits, and its counters.
  *
  * Threads: one.
  */
 #include "client/cli/device.h"
 #include "client/cli/progress.h"
+#include "client/cli/queues.h"
 #include "client/cli/table.h"
 #include "proto/util.h"
 
@@ -57,13 +58,13 @@ static json_t *counters_to_json(const struct msg_stats *stats)
 
 static json_t *overview_to_json(const struct overview *overview)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "socket",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "socket",
                      overview->search.tried[chosen(overview)].path, "socket_from",
                      overview->search.tried[chosen(overview)].why, "version",
                      overview->stats.version, "backend", overview->stats.backend, "reason",
                      overview->stats.reason, "devices",
-                     device_to_json(overview->devices, overview->n_devices), "stats",
-                     counters_to_json(&overview->stats));
+                     device_to_json(overview->devices, overview->n_devices), "queues",
+                     queues_to_json(&overview->stats), "stats", counters_to_json(&overview->stats));
 }
 
 /* ---- for people ---------------------------------------------------------------------------- */
@@ -94,6 +95,10 @@ static int print_overview(const struct overview *overview)
            progress_time(overview->stats.uptime_ns, uptime));
     printf("backend  %s: %s\n\n", overview->stats.backend, overview->stats.reason);
     rc = device_print(overview->devices, overview->n_devices);
+    if (rc == CLI_OK) {
+        putchar('\n');
+        rc = queues_print(&overview->stats);
+    }
     if (rc == CLI_OK) {
         putchar('\n');
         rc = print_counters(&overview->stats);

@@ -263,6 +263,18 @@ static void test_stats(void)
 #define X(field, doc) msg.field = next *= 3;
     STATS_LIST(X)
 #undef X
+    msg.n_queues = PRIORITY_COUNT;
+    for (uint32_t i = 0; i < PRIORITY_COUNT; i++) {
+        msg.queues[i] = (struct msg_queue){i, {1 + i, 2, 3, 4, 5, UINT64_MAX}, 7};
+    }
+    msg.n_devices = LIMIT_DEVICES;
+    for (uint32_t i = 0; i < LIMIT_DEVICES; i++) {
+        msg.devices[i] = (struct msg_device_load){"cuda31", {1, 2, 3, 4, 5, 6 + i}};
+    }
+    msg.n_users = LIMIT_USERS_LISTED;
+    for (uint32_t i = 0; i < LIMIT_USERS_LISTED; i++) {
+        msg.users[i] = (struct msg_user){UINT32_MAX - i, {1, 2, 3, 4, 5, 6}, 7, -8};
+    }
     start_packing();
     codec_pack_stats(&packer, 1, &msg);
     memset(&read, 0xa5, sizeof(read));
