@@ -336,6 +336,10 @@ static void measure(struct scheduler_rate *rate, uint32_t device, uint32_t n_rec
 {
     struct scheduler_measured *here = &rate->devices[device];
 
+    if (here->n_records == 0) { /* it begins as elsewhere: its first chunk may be a tiny one */
+        here->n_ns = (float)rate->n_ns;
+        here->n_records = (float)rate->n_records;
+    }
     here->n_ns = here->n_ns * (float)RATE_KEPT + (float)device_ns;
     here->n_records = here->n_records * (float)RATE_KEPT + (float)n_records;
     here->record_ns = here->n_ns / here->n_records;
@@ -343,6 +347,13 @@ static void measure(struct scheduler_rate *rate, uint32_t device, uint32_t n_rec
     rate->n_records = rate->n_records * RATE_KEPT + n_records;
     rate->record_ns = rate->n_ns / rate->n_records;
     rate->is_known = true;
+}
+
+/* What the user pays at issue, the rest when it was measured: who joins the others while one of
+ * them has paid for what it will not get would be behind them for as long. */
+static uint64_t paid_ns(uint64_t cost_ns)
+{
+    return MIN(cost_ns, SCHEDULER_CATCH_UP);
 }
 
 void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
@@ -374,9 +385,9 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
     } else {
         turns_go_on(scheduler, flow);
     }
-    turns_pay(scheduler, flow->user, cost_ns);
+    turns_pay(scheduler, flow->user, paid_ns(cost_ns));
     if (place->priority == PRIORITY_URGENT) {
-        turns_pay_urgent(scheduler, flow->user, cost_ns);
+        turns_pay_urgent(scheduler, flow->user, paid_ns(cost_ns));
     }
 }
 
@@ -385,7 +396,7 @@ static void correct(struct scheduler *scheduler, const struct scheduler_charge *
                     uint64_t device_ns)
 {
     struct scheduler_user *user = charge->flow->user;
-    int64_t more_ns = (int64_t)(device_ns - charge->cost_ns);
+    int64_t more_ns = (int64_t)(device_ns - paid_ns(charge->cost_ns));
 
     if (charge->n_records > 0) {
         measure(charge->flow->rate, charge->place.device, charge->n_records, device_ns);

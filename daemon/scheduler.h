@@ -23,10 +23,11 @@
  *      became its flow's next, or at the flow's deadline if that is sooner.  So flows with far
  *      deadlines, or none, take turns, one chunk each: a job with a deep window gets no more
  *      than one with a shallow one.  And a deadline takes nothing from other users.
- *   5. Device time is charged when a chunk is issued, as an estimate, and corrected by what
- *      the worker measured.  The estimate is the longer of its bytes over the link's rate and
- *      its records times what one took lately.  A job whose op was never measured has one
- *      chunk in flight on each device until it is.
+ *   5. Device time is charged when a chunk is issued, as an estimate, but no more than
+ *      SCHEDULER_CATCH_UP of it, and corrected by what the worker measured.  The estimate is
+ *      the longer of its bytes over the link's rate and its records times what one took
+ *      lately.  A job whose op was never measured has one chunk in flight on each device until
+ *      it is.
  *   6. A device is held back while it has as many chunks or bytes in flight as its worker's
  *      limits allow.  Copy engines serve in arrival order whatever a stream's priority is, so
  *      what bounds a wait is how much was let in before (four chunks in flight fill the link

@@ -288,7 +288,7 @@ static void test_the_least_loaded_device_gets_it(void)
     CHECK_EQ(place(&scheduler), 31);
 }
 
-/* So long a record of this op takes on that device. */
+/* So long a record of this op takes on that device: it has had many chunks of it. */
 static void measure(struct scheduler *scheduler, struct flow *flow, uint32_t device,
                     uint64_t record_ns)
 {
@@ -297,9 +297,11 @@ static void measure(struct scheduler *scheduler, struct flow *flow, uint32_t dev
     flow->devices = SCHEDULER_DEVICE(device);
     flow->next_records = 1 + (uint32_t)random_below(1000);
     scheduler_add(scheduler, flow, at_ns);
-    CHECK_EQ(place(scheduler), (int)device);
-    n_charges--;
-    scheduler_done(scheduler, &charges[n_charges], record_ns * charges[n_charges].n_records);
+    for (unsigned i = 0; i < 200; i++) {
+        CHECK_EQ(place(scheduler), (int)device);
+        n_charges--;
+        scheduler_done(scheduler, &charges[n_charges], record_ns * charges[n_charges].n_records);
+    }
     scheduler_remove(scheduler, flow);
     flow->devices = devices;
     flow->next_records = n_records;
@@ -401,7 +403,8 @@ static void test_an_op_that_a_device_has_not_had(void)
     CHECK_EQ(place(&scheduler), 1);
     CHECK_EQ(place(&scheduler), 0);
     scheduler_remove(&scheduler, &first);
-    CHECK_EQ(scheduler.loads[0][PRIORITY_URGENT].n_ns, 200000);
+    CHECK_GE(scheduler.loads[0][PRIORITY_URGENT].n_ns, 199900);
+    CHECK_LE(scheduler.loads[0][PRIORITY_URGENT].n_ns, 200100);
     second.rate = &unknown;
     second.next_records = 1000000;
     second.next_link_size = 50 * MIB;

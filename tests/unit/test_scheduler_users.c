@@ -115,6 +115,32 @@ static void test_who_was_away_has_saved_nothing(void)
     CHECK_LE(n, 2 + SCHEDULER_CATCH_UP / 84000); /* a chunk is 84 us */
 }
 
+/*
+ * A user's op was thought to take ten seconds, after a tiny chunk that was slow; another user
+ * joined where that one seemed to be; then the chunk took a millisecond, and the other one had
+ * nothing for ten seconds.
+ */
+static void test_who_joins_pays_for_no_guess(void)
+{
+    struct scheduler scheduler = make();
+    struct flow guessed = flow_of(PRIORITY_NORMAL, 4096), other = flow_of(PRIORITY_NORMAL, 4096);
+    unsigned n_other = 0;
+
+    rate.record_ns = 1000000;
+    guessed.next_records = 10000;
+    other.user = &users[1];
+    scheduler_add(&scheduler, &guessed, at_ns);
+    CHECK(step(&scheduler) == &guessed);
+    scheduler_add(&scheduler, &other, at_ns);
+    scheduler_done(&scheduler, &charges[--n_charges], 1000000);
+    for (unsigned i = 0; i < 100; i++) {
+        n_other += step(&scheduler) == &other;
+        scheduler_done(&scheduler, &charges[--n_charges], 1000000);
+    }
+    CHECK_GE(n_other, 49);
+    CHECK_LE(n_other, 51);
+}
+
 /* Of a hundred users with some priorities each: the one with the least time is always next. */
 static void test_the_least_served_goes_first(void)
 {
@@ -412,14 +438,12 @@ static void test_random_deadlines(void)
     }
 }
 
-CHECK_MAIN(CHECK_TEST(test_users_have_equal_device_time), CHECK_TEST(test_times_that_cannot_be),
-           CHECK_TEST(test_device_time_counts_across_priorities),
-           CHECK_TEST(test_who_was_away_has_saved_nothing),
-           CHECK_TEST(test_the_least_served_goes_first),
-           CHECK_TEST(test_an_unknown_op_is_measured_first),
-           CHECK_TEST(test_a_tiny_chunk_says_little_of_the_rate),
-           CHECK_TEST(test_a_held_flow_is_removed), CHECK_TEST(test_alone_all_may_be_urgent),
-           CHECK_TEST(test_too_much_urgent_work_is_normal),
-           CHECK_TEST(test_random_days_of_urgent_users),
-           CHECK_TEST(test_what_is_due_first_goes_first),
-           CHECK_TEST(test_a_flow_without_deadline_has_its_turn), CHECK_TEST(test_random_deadlines))
+CHECK_MAIN(
+    CHECK_TEST(test_users_have_equal_device_time), CHECK_TEST(test_times_that_cannot_be),
+    CHECK_TEST(test_device_time_counts_across_priorities),
+    CHECK_TEST(test_who_was_away_has_saved_nothing), CHECK_TEST(test_who_joins_pays_for_no_guess),
+    CHECK_TEST(test_the_least_served_goes_first), CHECK_TEST(test_an_unknown_op_is_measured_first),
+    CHECK_TEST(test_a_tiny_chunk_says_little_of_the_rate), CHECK_TEST(test_a_held_flow_is_removed),
+    CHECK_TEST(test_alone_all_may_be_urgent), CHECK_TEST(test_too_much_urgent_work_is_normal),
+    CHECK_TEST(test_random_days_of_urgent_users), CHECK_TEST(test_what_is_due_first_goes_first),
+    CHECK_TEST(test_a_flow_without_deadline_has_its_turn), CHECK_TEST(test_random_deadlines))
