@@ -7,8 +7,8 @@
  * Brightness is Pillow's: (19595 R + 38470 G + 7471 B + 32768) >> 16 of the first three channels,
  * the first channel where there are less than three.  The 9 x 8 values are what Pillow's
  * resize((9, 8), BOX) gives, to the bit: means along the rows, then along the columns, rounded
- * after each (resample.h).  imagehash itself uses LANCZOS, which looks at neighbours as well: its
- * bits differ where two values are nearly the same.
+ * after each (resample.h; see resize.cu for Pillow from 12.2 on).  imagehash itself uses LANCZOS,
+ * which looks at neighbours as well: its bits differ where two values are nearly the same.
  *
  * A step is a row of the hash; the members of a team share the rows of the image.
  */

@@ -9,6 +9,8 @@
  *
  * Pillow adds up positions for `nearest`, so that where a center lies just between two pixels it
  * may take the one before.  It premultiplies RGBA; here a fourth channel is one as the others.
+ * Since 12.2 it takes the columns first where an image over 100 times as high as wide is made
+ * lower; until then, as here, always the rows.
  *
  * A step is a strip of RESIZE_COLUMNS columns of a result, RESIZE_ROWS rows long: the weights along
  * the rows are worked out once for it, and rows stay as long as the next rows of the result need

@@ -15,7 +15,10 @@ struct pillow_image {
 /* Skips the test where Python or Pillow is missing. */
 void pillow_start(void);
 
-/* Image.resize(), without gaps between rows; 1, 3 or 4 channels, the fourth as one of CMYK. */
+/*
+ * Image.resize(), along the rows first whatever the version, without gaps between rows; 1, 3 or 4
+ * channels, the fourth as one of CMYK.
+ */
 void pillow_resize(const struct pillow_image *image, uint32_t out_width, uint32_t out_height,
                    const char *filter, uint8_t *ret_bytes);
 
