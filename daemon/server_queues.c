@@ -16,18 +16,19 @@ static void add_waiting(struct msg_load *load, const struct msg_load *more)
     load->oldest_ns = MAX(load->oldest_ns, more->oldest_ns);
 }
 
-/* Of the job's pushes that have records which no device has. */
+/* Of the job's pushes that have records which no device has, and is to have. */
 static struct msg_load waiting_of(const struct job *job)
 {
     uint64_t chunk_records = prepared_chunk_records(job->prepared);
     uint64_t now = server_loop_ns(job->server);
     struct msg_load load = {0};
 
-    for (uint32_t i = 0; i < job->window; i++) {
+    for (uint32_t i = 0; i < job->window && !job_is_held(job); i++) {
         const struct push *push = &job->pushes[i];
         uint64_t n_left = push->n_records - push->n_released;
 
-        if (push->state == PUSH_ACCEPTED && n_left > 0 && push->seq < job->stop_seq) {
+        if (push->state == PUSH_ACCEPTED && n_left > 0 && push->seq < job->stop_seq &&
+            !push->is_late) {
             load.waiting += div_round_up(n_left, chunk_records);
             load.waiting_size += n_left * job->prepared->shape.largest;
             load.oldest_ns = MAX(load.oldest_ns, now - push->arrived_ns);

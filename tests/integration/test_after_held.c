@@ -77,6 +77,48 @@ static void test_deadlines_go_on_while_held(void)
     check_result(wire, first, 0, data);
 }
 
+/* One of its pushes is late by then, the job goes on. */
+static void test_a_push_is_late_while_held(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t first = open_job(wire, ""), job = open_after(wire, first);
+
+    wire_call(wire, "job.push", "[%lu, 0, {deadline_ns: 50000000}, [%b]]", job, data, (size_t)SIZE);
+    push(wire, job, 1, data);
+    CHECK_STR(wire_error(wire_find(wire_notification(wire, "job.result"), "2.error")).name,
+              "DEADLINE");
+    CHECK_EQ(held(wire, job), 1);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+    check_result(wire, job, 1, data);
+}
+
+/* It waits for others, not for a device; of the memory and the places it has its share. */
+static void test_what_is_held_is_not_what_waits(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t first = open_job(wire, ""), job = open_after(wire, first);
+    const msgpack_object *stats;
+
+    push(wire, job, 0, data);
+    push(wire, job, 1, data);
+    CHECK_EQ(held(wire, job), 1);
+    stats = wire_call(wire, "stats", "[]");
+    CHECK_EQ(wire_number(stats, "jobs_held"), 1);
+    CHECK_EQ(wire_number(stats, "queues.1.waiting"), 0);
+    CHECK_EQ(wire_number(stats, "queues.1.waiting_size"), 0);
+    CHECK_EQ(wire_number(stats, "queues.1.oldest_ns"), 0);
+    CHECK_EQ(wire_number(stats, "queues.1.places"), 4);
+    wire_call(wire, "job.close", "[%lu]", first);
+    check_done(wire, first, "done");
+    check_result(wire, job, 0, data);
+    check_result(wire, job, 1, data);
+}
+
 /* What it was sent before it failed for itself is still its to compute, when its turn comes. */
 static void test_what_fails_while_held_answers_later(void)
 {
@@ -294,7 +336,8 @@ static void test_work_that_is_not_all_here(void)
 
 CHECK_MAIN(CHECK_TEST(test_after_one_that_has_ended_well),
            CHECK_TEST(test_what_is_held_can_be_cancelled),
-           CHECK_TEST(test_deadlines_go_on_while_held),
+           CHECK_TEST(test_deadlines_go_on_while_held), CHECK_TEST(test_a_push_is_late_while_held),
+           CHECK_TEST(test_what_is_held_is_not_what_waits),
            CHECK_TEST(test_what_fails_while_held_answers_later),
            CHECK_TEST(test_a_reduce_op_waits_with_its_end),
            CHECK_TEST(test_waiters_leave_room_for_whom_they_wait),
