@@ -49,6 +49,11 @@ bool awake_has_cpus(const struct awake *awake, uint32_t n_workers);
 void awake_want(struct awake *awake);
 /* Look at the clock, unless asleep: go on without sleeping? */
 bool awake_is(struct awake *awake);
+/* Did the last look at the clock say so? */
+static inline bool awake_was(const struct awake *awake)
+{
+    return awake->until_ns != 0;
+}
 /* Is it time to look at sockets?  As of the last awake_is(). */
 bool awake_is_socket_time(const struct awake *awake);
 void awake_note_sockets(struct awake *awake);

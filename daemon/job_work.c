@@ -61,13 +61,25 @@ static bool wants_finish(const struct job *job)
     return job->state == JOB_CLOSED && job->merge_seq == job->n_pushed && !job->is_finished;
 }
 
+/* Is it cut anyway, and nothing known to come behind it? */
+static bool ends_with(const struct job *job, const struct push *push)
+{
+    return push->n_records > job->prepared->chunk_most && push->seq + 1 == job->n_pushed;
+}
+
 static uint64_t next_chunk_records(const struct job *job, const struct push *push)
 {
-    uint64_t left = push->n_records - push->n_released;
+    const struct prepared *prepared = job->prepared;
+    uint64_t left = push->n_records - push->n_released, n;
 
     left = MIN(left, push->piece_records - push->n_released % push->piece_records);
-    return left <= job->prepared->chunk_least ? left
-                                              : MIN(left, prepared_chunk_records(job->prepared));
+    if (left <= prepared->chunk_least) {
+        return left;
+    }
+    n = prepared_ramp(prepared, prepared_chunk_records(prepared),
+                      scheduler_in_flight(&job->server->scheduler, prepared->priority),
+                      ends_with(job, push) ? left : UINT64_MAX);
+    return MIN(left, n);
 }
 
 /* Bytes of the largest array of this push's next n records. */

@@ -79,6 +79,7 @@ static void choose_chunks(struct prepared *prepared)
     prepared->chunk_most = records_of(prepared, devices_chunk_size(devices));
     prepared->chunk_least = records_of(prepared, devices_chunk_least(devices));
     prepared->chunk_least = MIN(prepared->chunk_least, prepared->chunk_most);
+    prepared->overlaps = devices_chunk_least(devices) > 0;
 }
 
 uint64_t prepared_chunk_records(const struct prepared *prepared)
@@ -94,6 +95,19 @@ uint64_t prepared_chunk_records(const struct prepared *prepared)
         n = fitting < (double)most ? (uint64_t)fitting : most;
     }
     n = MAX(n, (uint64_t)prepared->chunk_least);
+    return prepared->shape.leaf != 0 ? n / prepared->shape.leaf * prepared->shape.leaf : n;
+}
+
+uint64_t prepared_ramp(const struct prepared *prepared, uint64_t n, uint32_t n_in_flight,
+                       uint64_t n_left)
+{
+    const uint64_t least = prepared->chunk_least;
+
+    if (!prepared->overlaps) {
+        return n;
+    }
+    n = n_in_flight < 16 ? MIN(n, least << n_in_flight) : n;
+    n = n_left / 2 > least ? MIN(n, n_left / 2) : MIN(n, least);
     return prepared->shape.leaf != 0 ? n / prepared->shape.leaf * prepared->shape.leaf : n;
 }
 

@@ -23,6 +23,7 @@ struct prepared {
     uint32_t slot;              /* in the job block */
     uint32_t chunk_most;        /* records of a chunk: what a device asks for ... */
     uint32_t chunk_least;       /* ... and what it needs */
+    bool overlaps;              /* a device copies while it computes; see prepared_ramp() */
     uint32_t devices;           /* set of those that may run it */
     struct scheduler_rate rate; /* what its records take ... */
     uint64_t rate_key;          /* ... to be remembered as this */
@@ -43,6 +44,14 @@ int prepared_create(struct session *session, const struct msg_op *op,
                     struct failure *ret_failure);
 /* Records of its next chunk, by how long one takes as far as that is known. */
 uint64_t prepared_chunk_records(const struct prepared *prepared);
+/*
+ * So many records of n, for a chunk that others are to overlap with.  Copy-out begins when the
+ * first chunk is computed, and beside the last one there is nothing to copy in: behind n_in_flight
+ * chunks they grow from the least by doubling, and before the end of what is known, n_left records,
+ * they shrink by halving.
+ */
+uint64_t prepared_ramp(const struct prepared *prepared, uint64_t n, uint32_t n_in_flight,
+                       uint64_t n_left);
 struct prepared *prepared_ref(struct prepared *prepared);
 /* NULL is fine. */
 void prepared_unref(struct prepared *prepared);

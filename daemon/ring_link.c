@@ -84,14 +84,21 @@ static void dispose(struct ring_link *link)
     }
 }
 
-/* Show the client what was completed, and wake it if it sleeps. */
+/* Show the client what was completed. */
 static void publish(struct ring_link *link)
 {
     if (link->has_unpublished) {
         link->has_unpublished = false;
-        if (ring_publish(link->queues)) {
-            channel_ring(link->doorbell_fd);
-        }
+        link->is_bell_due |= ring_publish(link->queues);
+    }
+}
+
+/* Wake it, if it slept when something was published. */
+static void ring_bell(struct ring_link *link)
+{
+    if (link->is_bell_due) {
+        link->is_bell_due = false;
+        channel_ring(link->doorbell_fd);
     }
 }
 
@@ -111,6 +118,7 @@ static void finish(struct ring_link *link)
     struct answer answer;
 
     publish(link);
+    ring_bell(link);
     end_doorbell(link);
     if (link->session != NULL && link->has_close_msgid) {
         codec_pack_empty_result(answer_begin(&answer), link->close_msgid);
@@ -322,6 +330,17 @@ void ring_links_publish(struct server *server)
 {
     for (struct ring_link *link = server->rings_awake; link != NULL; link = link->next_awake) {
         publish(link);
+    }
+}
+
+void ring_links_ring(struct server *server, uint32_t max)
+{
+    uint32_t n = 0;
+
+    for (struct ring_link *link = server->rings_awake; link != NULL && n < max;
+         link = link->next_awake) {
+        n += link->is_bell_due;
+        ring_bell(link);
     }
 }
 

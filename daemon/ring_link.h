@@ -62,6 +62,7 @@ struct ring_link {
     bool is_heard;          /* by workers, too */
     uint64_t rung_ns;       /* and when it rang what is still to be read; 0: nothing is */
     bool has_unpublished;   /* completions the client cannot see yet */
+    bool is_bell_due;       /* they were published while it slept */
     bool is_broken;         /* its queues are not written to any more */
     uint32_t n_taken;       /* descriptors without a completion */
     uint32_t n_holds;       /* by pushes whose data lie here, and while it is worked on */
@@ -97,7 +98,9 @@ void ring_link_complete(struct ring_link *link, const struct ring_completion *co
 
 /* Take what awake rings have. */
 void ring_links_poll(struct server *server);
-/* Show clients what was completed, and wake those that sleep. */
+/* Show clients what was completed. */
 void ring_links_publish(struct server *server);
+/* Wake up to max of those that slept meanwhile: 5 us each, which urgent work may wait for. */
+void ring_links_ring(struct server *server, uint32_t max);
 /* Before the loop blocks: false if a ring has more. */
 bool ring_links_sleep(struct server *server);

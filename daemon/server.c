@@ -600,7 +600,7 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
     for (const struct ring_link *link = server->rings; link != NULL; link = link->next) {
         ret_stats->rings++;
     }
-    ret_stats->awake = server->awake.until_ns != 0;
+    ret_stats->awake = awake_was(&server->awake);
     ret_stats->awake_cpus =
         awake_has_cpus(&server->awake, server->devices.n) ? server->awake.n_cpus : 0;
     ret_stats->ring_pool_size = ring_pool_size(server->ring_pool);

@@ -130,8 +130,9 @@ int server_find_devices(const struct server *server, const struct msg_options *o
 /* Forget all connections' last runs: they would be prepared differently, or hold scarce slots. */
 void server_drop_memos(struct server *server);
 
-/* How much one session may read now, bytes. */
+/* How much one session may read, or write, now: bytes. */
 size_t server_read_budget(const struct server *server);
+size_t server_write_budget(const struct server *server);
 void server_mark_dirty(struct server *server, struct session *session);
 void server_mark_again(struct server *server, struct session *session);
 void server_mark_waiting(struct server *server, struct session *session);

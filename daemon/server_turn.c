@@ -19,6 +19,9 @@
  * ones made a ping wait 19 ms beside three pushers, bounded ones 1.9 ms. */
 #define READ_BUDGET_SHARED (64u << 10)
 #define READ_BUDGET_ALONE  (256u << 10)
+#define WRITE_BUDGET       (256u << 10)
+/* While urgent work keeps us awake: 3 us. */
+#define BUDGET_AWAKE (16u << 10)
 
 /* ---- the turn ------------------------------------------------------------------------------- */
 
@@ -80,6 +83,7 @@ void server_turn(struct server *server)
         flush_dirty(server); /* what has left may make room */
     } while (server->released != NULL || (server->has_room_come && server->waiting_first != NULL));
     ring_links_publish(server); /* refusals */
+    ring_links_ring(server, awake_was(&server->awake) ? 1 : UINT32_MAX);
 }
 
 /* Its being active is all: the loop does not block, and the next turn follows. */
@@ -104,6 +108,9 @@ static void on_prepare(uv_prepare_t *prepare)
         server_turn(server);
         is_awake = awake_is(&server->awake);
     } while (is_awake ? takes_another(server) : !devices_sleep(&server->devices));
+    if (!is_awake) {
+        ring_links_ring(server, UINT32_MAX);
+    }
     if (is_awake || !ring_links_sleep(server)) {
         uv_idle_start(&server->go_on, on_go_on);
     }
@@ -169,7 +176,15 @@ size_t server_read_budget(const struct server *server)
     bool is_shared = server->n_readers_was > 1 || server->n_readers > 1 ||
                      scheduler_in_flight(&server->scheduler, PRIORITY_URGENT) > 0;
 
+    if (awake_was(&server->awake)) {
+        return BUDGET_AWAKE;
+    }
     return is_shared ? READ_BUDGET_SHARED : READ_BUDGET_ALONE;
+}
+
+size_t server_write_budget(const struct server *server)
+{
+    return awake_was(&server->awake) ? BUDGET_AWAKE : WRITE_BUDGET;
 }
 
 void server_mark_dirty(struct server *server, struct session *session)

@@ -25,7 +25,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define WRITE_BUDGET (256u << 10)
 /* A constant's bytes are hashed as well, which takes at least so much longer than receiving them.
  */
 #define HASHING_FACTOR 4
@@ -194,7 +193,7 @@ void session_flush(struct session *session)
     if (session->state == SESSION_CLOSING) {
         return;
     }
-    int r = writer_send(session->writer, session->fd, WRITE_BUDGET);
+    int r = writer_send(session->writer, session->fd, server_write_budget(session->server));
     uint64_t sent = writer_sent(session->writer);
 
     session->server->stats.bytes_out += sent - session->sent;

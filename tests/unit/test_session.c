@@ -124,6 +124,12 @@ void ring_pool_forget(struct ring_pool *pool, uint64_t connection)
     (void)connection;
 }
 
+size_t server_write_budget(const struct server *of)
+{
+    (void)of;
+    return SIZE_MAX;
+}
+
 size_t server_read_budget(const struct server *of)
 {
     (void)of;
