@@ -39,6 +39,8 @@ struct cuda_op {
 struct cuda_kernels {
     uint32_t n_processors;
     uint32_t n_blocks; /* of N_THREADS threads: as many as run at once */
+    uint32_t copy;     /* the index of that op */
+    bool sees_host;
     struct cuda_op ops[ARRAY_SIZE(fatbins)];
 };
 
@@ -58,11 +60,12 @@ struct shape {
 static struct shape map_shape(const struct cuda_kernels *kernels, const struct op_code *code,
                               const struct cuda_launch *launch)
 {
-    uint64_t n_members = 0, n_each;
+    const struct op_launch *arguments = &launch->arguments;
+    uint64_t n_members = arguments->chunk.n_records, n_each;
     uint32_t n_threads;
 
-    for (uint32_t i = 0; i < launch->n_chunks; i++) {
-        n_members = MAX(n_members, (uint64_t)launch->chunks[i].n_records);
+    for (uint32_t i = 0; i < arguments->n_chunks && arguments->n_chunks > 1; i++) {
+        n_members = MAX(n_members, (uint64_t)arguments->table[i].n_records);
     }
     n_members *= MAX(code->n_members, 1u);
     if (code->manifest->min_parallel == 1) {
@@ -70,7 +73,7 @@ static struct shape map_shape(const struct cuda_kernels *kernels, const struct o
             (uint32_t)MIN(div_round_up(launch->n_bytes, N_THREADS * N_BYTES), (uint64_t)INT32_MAX),
             N_THREADS};
     }
-    n_each = MAX(div_round_up(n_members * launch->n_chunks, kernels->n_processors), UINT64_C(1));
+    n_each = MAX(div_round_up(n_members * arguments->n_chunks, kernels->n_processors), UINT64_C(1));
     n_threads = (uint32_t)MIN(div_round_up(n_each, WARP) * WARP, (uint64_t)N_THREADS);
     return (struct shape){(uint32_t)MIN(div_round_up(n_members, n_threads),
                                         (uint64_t)kernels->n_blocks * N_THREADS / n_threads),
@@ -80,7 +83,7 @@ static struct shape map_shape(const struct cuda_kernels *kernels, const struct o
 static struct shape leaves_shape(const struct cuda_kernels *kernels, const struct op_code *code,
                                  const struct cuda_launch *launch)
 {
-    uint64_t n_leaves = div_round_up(launch->chunks[0].n_records, code->manifest->leaf);
+    uint64_t n_leaves = div_round_up(launch->arguments.chunk.n_records, code->manifest->leaf);
 
     return (struct shape){(uint32_t)MIN(n_leaves, (uint64_t)kernels->n_blocks), code->n_lanes};
 }
@@ -92,59 +95,17 @@ static struct shape one_thread(const struct cuda_kernels *kernels, const struct 
     return (struct shape){1, 1};
 }
 
-static cudaError_t call(cudaKernel_t kernel, const struct cuda_launch *launch, struct shape shape,
-                        void **arguments, cudaStream_t stream)
-{
-    const dim3 grid = {MAX(shape.n_blocks, 1u), launch->n_chunks, 1};
-    const dim3 block = {shape.n_threads, 1, 1};
-
-    return cudaLaunchKernel((const void *)kernel, grid, block, arguments, 0, stream);
-}
-
-static cudaError_t call_table(cudaKernel_t kernel, const struct cuda_launch *launch,
-                              struct shape shape, cudaStream_t stream)
-{
-    const void *params = launch->params, *table = launch->table;
-    uint32_t n_chunks = launch->n_chunks;
-    void *arguments[] = {&params, &table, &n_chunks};
-
-    return call(kernel, launch, shape, arguments, stream);
-}
-
-static cudaError_t call_merge(cudaKernel_t kernel, const struct cuda_launch *launch,
-                              struct shape shape, cudaStream_t stream)
-{
-    const void *params = launch->params;
-    struct op_chunk chunk = launch->chunks[0];
-    void *arguments[] = {&params, &chunk.in[0], &chunk.in[1], &chunk.n_records, &chunk.out[0]};
-
-    return call(kernel, launch, shape, arguments, stream);
-}
-
-static cudaError_t call_finish(cudaKernel_t kernel, const struct cuda_launch *launch,
-                               struct shape shape, cudaStream_t stream)
-{
-    const void *params = launch->params;
-    const void *fold = launch->chunks[0].in[0];
-    const void *out = (const char *)launch->table + offsetof(struct op_chunk, out);
-    void *arguments[] = {&params, &fold, &out};
-
-    return call(kernel, launch, shape, arguments, stream);
-}
-
 static const struct kind {
     const char *name;
     enum op_kind op_kind;
     bool is_warmed; /* it can be launched over nothing: FINISH always writes */
     struct shape (*shape)(const struct cuda_kernels *kernels, const struct op_code *code,
                           const struct cuda_launch *launch);
-    cudaError_t (*call)(cudaKernel_t kernel, const struct cuda_launch *launch, struct shape shape,
-                        cudaStream_t stream);
 } kinds[N_KINDS] = {
-    [WORK_MAP] = {"map", OP_MAP, true, map_shape, call_table},
-    [WORK_LEAVES] = {"leaves", OP_REDUCE, true, leaves_shape, call_table},
-    [WORK_MERGE] = {"merge", OP_REDUCE, true, one_thread, call_merge},
-    [WORK_FINISH] = {"finish", OP_REDUCE, false, one_thread, call_finish},
+    [WORK_MAP] = {"map", OP_MAP, true, map_shape},
+    [WORK_LEAVES] = {"leaves", OP_REDUCE, true, leaves_shape},
+    [WORK_MERGE] = {"merge", OP_REDUCE, true, one_thread},
+    [WORK_FINISH] = {"finish", OP_REDUCE, false, one_thread},
 };
 
 /* ---- use ----------------------------------------------------------------------------------- */
@@ -153,14 +114,31 @@ int cuda_kernels_launch(const struct cuda_kernels *kernels, const struct cuda_la
                         cudaStream_t stream, struct cuda_trouble *ret_trouble)
 {
     const struct kind *kind = &kinds[launch->kind];
-    struct shape shape = kind->shape(kernels, op_codes[launch->op], launch);
+    const struct shape shape = kind->shape(kernels, op_codes[launch->op], launch);
+    const dim3 grid = {MAX(shape.n_blocks, 1u), launch->arguments.n_chunks, 1};
+    const dim3 block = {shape.n_threads, 1, 1};
+    void *arguments[] = {(void *)&launch->arguments};
+    cudaError_t error =
+        cudaLaunchKernel((const void *)kernels->ops[launch->op].kernels[launch->kind], grid, block,
+                         arguments, 0, stream);
     char name[64];
 
+    if (error == cudaSuccess) {
+        return 0;
+    }
     snprintf(name, sizeof(name), "kernel %s of op %s", kind->name,
              op_codes[launch->op]->manifest->name);
-    return cuda_check(
-        kind->call(kernels->ops[launch->op].kernels[launch->kind], launch, shape, stream), name,
-        __FILE__, __LINE__, ret_trouble);
+    return cuda_check(error, name, __FILE__, __LINE__, ret_trouble);
+}
+
+bool cuda_kernels_see_host(const struct cuda_kernels *kernels)
+{
+    return kernels->sees_host;
+}
+
+uint32_t cuda_kernels_copy(const struct cuda_kernels *kernels)
+{
+    return kernels->copy;
 }
 
 uint64_t cuda_kernels_parallel(const struct cuda_kernels *kernels, uint32_t op)
@@ -205,37 +183,40 @@ static int load_op(struct cuda_kernels *kernels, uint32_t op, struct cuda_troubl
 
 static int measure_device(struct cuda_kernels *kernels, struct cuda_trouble *ret_trouble)
 {
-    int n_processors = 0, n_threads = 0;
-    int error = CUDA_CHECK(cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, 0),
-                           ret_trouble);
+    int n_processors = 0, n_threads = 0, sees_host = 0;
+    const struct {
+        enum cudaDeviceAttr which;
+        int *value;
+    } attributes[] = {
+        {cudaDevAttrMultiProcessorCount, &n_processors},
+        {cudaDevAttrMaxThreadsPerMultiProcessor, &n_threads},
+        {cudaDevAttrCanUseHostPointerForRegisteredMem, &sees_host},
+    };
+    int error = 0;
 
-    if (error == 0) {
-        error = CUDA_CHECK(
-            cudaDeviceGetAttribute(&n_threads, cudaDevAttrMaxThreadsPerMultiProcessor, 0),
-            ret_trouble);
+    for (size_t i = 0; i < ARRAY_SIZE(attributes) && error == 0; i++) {
+        error = CUDA_CHECK(cudaDeviceGetAttribute(attributes[i].value, attributes[i].which, 0),
+                           ret_trouble);
     }
     if (error == 0) {
         kernels->n_processors = (uint32_t)n_processors;
         kernels->n_blocks = (uint32_t)n_processors * (uint32_t)n_threads / N_THREADS;
+        kernels->sees_host = sees_host != 0;
     }
     return error;
 }
 
-/* Every kernel over a chunk without records: memory, all zeros, is its table as well. */
+/* Every kernel over a chunk without records; memory is all zeros. */
 static int launch_all(const struct cuda_kernels *kernels, void *memory, cudaStream_t stream,
                       struct cuda_trouble *ret_trouble)
 {
-    struct op_chunk chunk = {.out = {(char *)memory + MANIFEST_PARTIAL_SIZE}};
     int error = 0;
 
     for (uint32_t op = 0; op < n_op_codes && error == 0; op++) {
         for (enum work_kind kind = 0; kind < N_KINDS && error == 0; kind++) {
-            const struct cuda_launch launch = {.op = op,
-                                               .kind = kind,
-                                               .params = memory,
-                                               .table = memory,
-                                               .chunks = &chunk,
-                                               .n_chunks = 1};
+            const struct cuda_launch launch = {
+                .op = op, .kind = kind, .arguments = {.n_chunks = 1, .chunk = {.out = {memory}}}};
+
             if (kinds[kind].op_kind == op_codes[op]->manifest->kind && kinds[kind].is_warmed) {
                 error = cuda_kernels_launch(kernels, &launch, stream, ret_trouble);
             }
@@ -250,20 +231,35 @@ static int warm_up(const struct cuda_kernels *kernels, struct cuda_trouble *ret_
     void *memory = NULL;
     int error = CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), ret_trouble);
 
+    /* From the device's pool, whose first use takes 12 ms. */
     if (error == 0) {
-        error = CUDA_CHECK(cudaMalloc(&memory, 4096), ret_trouble);
+        error = CUDA_CHECK(cudaMallocAsync(&memory, MANIFEST_PARTIAL_SIZE, stream), ret_trouble);
     }
     if (error == 0) {
-        error = CUDA_CHECK(cudaMemsetAsync(memory, 0, 4096, stream), ret_trouble);
+        error = CUDA_CHECK(cudaMemsetAsync(memory, 0, MANIFEST_PARTIAL_SIZE, stream), ret_trouble);
     }
     if (error == 0) {
         error = launch_all(kernels, memory, stream, ret_trouble);
     }
-    cudaFree(memory);
+    if (memory != NULL) {
+        cudaFreeAsync(memory, stream);
+    }
     if (stream != NULL) {
         cudaStreamDestroy(stream);
     }
     return error;
+}
+
+static int find_copy(struct cuda_kernels *kernels, struct cuda_trouble *ret_trouble)
+{
+    while (kernels->copy < n_op_codes &&
+           strcmp(op_codes[kernels->copy]->manifest->name, "copy") != 0) {
+        kernels->copy++;
+    }
+    if (kernels->copy == n_op_codes) {
+        return cuda_trouble(ret_trouble, STATUS_INTERNAL, "there is no op copy");
+    }
+    return 0;
 }
 
 int cuda_kernels_create(struct cuda_kernels **ret_kernels, struct cuda_trouble *ret_trouble)
@@ -274,7 +270,10 @@ int cuda_kernels_create(struct cuda_kernels **ret_kernels, struct cuda_trouble *
     if (kernels == NULL) {
         return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the table of kernels");
     }
-    error = measure_device(kernels, ret_trouble);
+    error = find_copy(kernels, ret_trouble);
+    if (error == 0) {
+        error = measure_device(kernels, ret_trouble);
+    }
     for (uint32_t op = 0; op < n_op_codes && error == 0; op++) {
         error = load_op(kernels, op, ret_trouble);
     }

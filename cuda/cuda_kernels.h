@@ -6,20 +6,18 @@
 #pragma once
 
 #include "cuda/cuda_check.h"
-#include "cuda/registry.h"
+#include "cuda/launch.h"
 #include "proto/worker_abi.h"
 
 struct cuda_kernels;
 
-/* One launch; see op.h for what the kernels take.  Pointers in `chunks` are the device's. */
+/* One launch; see launch.h.  Pointers in chunks are the device's; the table is the host's as well.
+ */
 struct cuda_launch {
     uint32_t op; /* its index in op_codes[] */
     enum work_kind kind;
-    const void *params;            /* on the device */
-    const struct op_chunk *table;  /* on the device */
-    const struct op_chunk *chunks; /* the same table, here */
-    uint32_t n_chunks;
     uint64_t n_bytes; /* of the largest array of any chunk */
+    struct op_launch arguments;
 };
 
 /*
@@ -32,6 +30,12 @@ void cuda_kernels_destroy(struct cuda_kernels *kernels);
 
 int cuda_kernels_launch(const struct cuda_kernels *kernels, const struct cuda_launch *launch,
                         cudaStream_t stream, struct cuda_trouble *ret_trouble);
+
+/* Do kernels find the host's memory, once it is registered, where the host does? */
+bool cuda_kernels_see_host(const struct cuda_kernels *kernels);
+
+/* The op `copy`, with records of bytes: it moves what other ops do not read where it lies. */
+uint32_t cuda_kernels_copy(const struct cuda_kernels *kernels);
 
 /* Records that a table of this op should hold so that the device is filled. */
 uint64_t cuda_kernels_parallel(const struct cuda_kernels *kernels, uint32_t op);

@@ -1,23 +1,24 @@
 /*
  * Issue and poll.
  *
- * Work goes: issue() -> fifo of its priority -> slot -> stream -> poll().  A slot is one launch:
- * normally one work.  Map chunks that are narrower than the device is wide are taken together, as
- * long as they follow each other in the queue, have the same op, parameters and constants, and fit
- * the slot: kernels take a table of chunks.
+ * Work goes: issue() -> fifo of its priority -> slot -> stream -> poll().  A slot is one launch, of
+ * one work or of several that go together; cuda_issue.c says how.
  *
  * What a launch of its own goes wrong with (no memory, a shape the device refuses) is its works'
  * status; what has been issued of it is still waited for.  What takes the context with it makes the
  * pipeline *lost*: nothing more is issued, and poll() says why from then on.
  *
  * Waiting is asking: an event is seen done within 10 us, against 27 for a blocking wait and 38 for
- * a host function, which after a fault never comes at all.  Between two questions it naps, unless
- * something urgent was issued a moment ago.
+ * a host function, which after a fault never comes at all.  A small launch writes a number into the
+ * host's memory when it is done, which is seen 2 us sooner still and costs no call.  Between two
+ * questions it naps, unless something urgent was issued a moment ago.
  */
 #include "cuda/cuda_pipeline.h"
 
 #include "cuda/cuda_consts.h"
+#include "cuda/cuda_issue.h"
 #include "cuda/cuda_kernels.h"
+#include "cuda/cuda_paces.h"
 #include "cuda/cuda_slots.h"
 #include "cuda/cuda_streams.h"
 #include "proto/util.h"
@@ -35,11 +36,24 @@
 #define NAP_NS 40000
 /* After an urgent launch: longer than a small job lasts, short enough to waste no core. */
 #define AWAKE_NS 1000000u
+/* Between two questions about the same launch, where urgent work is likely: as if it had slept. */
+#define ASK_NS NAP_NS
+/* A kernel that fills the device for longer than a chunk that is only copied is on its way. */
+#define LONG_NS 400000u
+/* A kernel that faults writes no number: after so long, and every so long, CUDA is asked as well.
+ */
+#define DOUBT_NS 1000000u
 
 struct fifo {
     struct device_work works[DEPTH];
     uint32_t head;
     uint32_t n;
+};
+
+/* A launch that is not issued as a whole yet. */
+struct issuing {
+    struct cuda_slot *slot; /* NULL: there is none */
+    struct cuda_stream *stream;
 };
 
 struct cuda_pipeline {
@@ -48,12 +62,22 @@ struct cuda_pipeline {
     struct cuda_slots *slots;
     struct cuda_consts *consts;
     uint32_t n_in_flight[PRIORITY_COUNT]; /* issued and not polled */
-    uint64_t urgent_ns;                   /* when urgent work was issued last */
-    uint64_t end_ns;                      /* when the last launch was seen done */
+    struct issuing issuing;
+    bool has_more;   /* to issue, at once */
+    bool has_asked;  /* CUDA, in this poll, about work that is not urgent */
+    uint32_t n_long; /* launches of long kernels in flight */
+    struct cuda_paces paces;
+    uint64_t urgent_ns; /* when urgent work was issued last; 0: never was any */
+    uint64_t end_ns[2]; /* when the last launch was seen done, see charge() */
     bool is_lost;
     struct failure loss;
     struct fifo fifos[PRIORITY_COUNT];
 };
+
+static bool is_urgent_likely(const struct cuda_pipeline *pipeline)
+{
+    return pipeline->urgent_ns != 0 && now_ns() - pipeline->urgent_ns < WORK_AWAKE_NS;
+}
 
 static void lose(struct cuda_pipeline *pipeline, const struct cuda_trouble *trouble)
 {
@@ -75,286 +99,106 @@ static void note_trouble(struct cuda_pipeline *pipeline, struct cuda_slot *slot,
     }
 }
 
-/* ---- filling a slot ------------------------------------------------------------------------ */
-
-static uint64_t aligned(uint64_t size)
-{
-    return div_round_up(size, CUDA_ALIGNMENT) * CUDA_ALIGNMENT;
-}
-
-static uint64_t bytes_of(const struct device_work *work)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < LIMIT_IN; i++) {
-        bytes += aligned(work->in[i].size);
-    }
-    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        bytes += aligned(work->out[i].size);
-    }
-    return bytes;
-}
-
-/* Does this work go into this slot (as well)?  Anything goes into an empty one. */
-static bool joins(const struct cuda_pipeline *pipeline, const struct cuda_slot *slot,
-                  const struct device_work *work)
-{
-    const struct device_work *first = &slot->works[0];
-    uint64_t wanted;
-
-    if (slot->n_works == 0) {
-        return true;
-    }
-    wanted = cuda_kernels_parallel(pipeline->kernels, first->op);
-    return slot->n_works < CUDA_TABLE && first->kind == WORK_MAP && work->kind == WORK_MAP &&
-           work->op == first->op && slot->n_records < wanted && work->n_records < wanted &&
-           memcmp(work->params, first->params, sizeof(work->params)) == 0 &&
-           memcmp(work->const_ids, first->const_ids, sizeof(work->const_ids)) == 0 &&
-           slot->used + bytes_of(work) <= CUDA_SLOT_SIZE - CUDA_HEADER_SIZE;
-}
+/* ---- issuing ------------------------------------------------------------------------------- */
 
 static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct cuda_slot *slot)
 {
-    while (fifo->n > 0 && joins(pipeline, slot, &fifo->works[fifo->head])) {
-        const struct device_work *work = &fifo->works[fifo->head];
-
-        slot->works[slot->n_works++] = *work;
-        slot->n_records += work->n_records;
-        slot->used += bytes_of(work);
-        slot->is_timed |= work->is_timed;
+    while (fifo->n > 0 && cuda_issue_join(pipeline->kernels, slot, &fifo->works[fifo->head])) {
         fifo->head = (fifo->head + 1) % DEPTH;
         fifo->n--;
     }
 }
 
-/* ---- issuing it ---------------------------------------------------------------------------- */
-
-/* Where the array lies on the device, taken from what is left at *at. */
-static void *place(const struct device_array *array, char **at)
+/* A slot for what is next of a priority, with the stream that it goes to; false: there is none. */
+static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
+                        struct issuing *ret_issuing)
 {
-    void *place = array->base != NULL ? *at : NULL;
+    struct fifo *fifo = &pipeline->fifos[priority];
+    struct cuda_slot *slot = NULL;
+    bool is_parted;
 
-    *at += aligned(array->size);
-    return place;
-}
-
-/* Returns the bytes of the largest array. */
-static uint64_t write_table(struct cuda_slot *slot)
-{
-    char *at = slot->large != NULL ? slot->large : slot->memory + CUDA_HEADER_SIZE;
-    uint64_t largest = 0;
-
-    memcpy(slot->header->params, slot->works[0].params, sizeof(slot->header->params));
-    for (uint32_t w = 0; w < slot->n_works; w++) {
-        const struct device_work *work = &slot->works[w];
-        struct op_chunk *chunk = &slot->header->table[w];
-
-        chunk->n_records = work->n_records;
-        chunk->tail_size = work->tail_size;
-        chunk->varying_size = work->varying_size;
-        for (uint32_t i = 0; i < LIMIT_IN; i++) {
-            chunk->in[i] = place(&work->in[i], &at);
-            largest = MAX(largest, work->in[i].size);
-        }
-        for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-            chunk->out[i] = place(&work->out[i], &at);
-            largest = MAX(largest, work->out[i].size);
-        }
-        for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
-            chunk->consts[i] = cuda_const_memory(slot->consts[i]);
-        }
+    if (fifo->n > 0 && !pipeline->is_lost) {
+        slot =
+            cuda_slots_take(pipeline->slots, priority, cuda_issue_bytes(&fifo->works[fifo->head]));
     }
-    return largest;
-}
-
-/*
- * The header's place on the device still holds what the slot's last launch wrote there.  A stream
- * of equal chunks comes with equal headers, and a copy that is left out is one operation less on
- * the copy engine, which serves one after the other: 1.5 us of the 88 that a 4 MiB chunk takes.
- */
-static int copy_header(struct cuda_slot *slot, cudaStream_t stream,
-                       struct cuda_trouble *ret_trouble)
-{
-    size_t size = offsetof(struct cuda_header, table) + slot->n_works * sizeof(struct op_chunk);
-    int error = 0;
-
-    if (slot->on_device_size == size && memcmp(slot->header, &slot->on_device, size) == 0) {
-        return 0;
+    if (slot == NULL) {
+        return false;
     }
-    slot->on_device_size = 0;
-    error = CUDA_CHECK(
-        cudaMemcpyAsync(slot->memory, slot->header, size, cudaMemcpyHostToDevice, stream),
-        ret_trouble);
-    if (error == 0) {
-        memcpy(&slot->on_device, slot->header, size);
-        slot->on_device_size = size;
+    fill_slot(pipeline, fifo, slot);
+    if (priority == PRIORITY_URGENT) {
+        is_parted = pipeline->n_long > 0 && slot->way != CUDA_COPIED;
+    } else {
+        slot->is_long = cuda_paces_exceeds(&pipeline->paces, &slot->works[0], slot->used, LONG_NS);
+        pipeline->n_long += slot->is_long;
+        is_parted = slot->is_long;
     }
-    return error;
-}
-
-/* All works of the launch have the same. */
-static int take_consts(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
-                       cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    const struct device_work *work = &slot->works[0];
-    int error = 0;
-
-    for (uint32_t i = 0; i < LIMIT_CONSTS && error == 0; i++) {
-        if (work->const_ids[i] != 0) {
-            error = cuda_consts_take(pipeline->consts, work->const_ids[i], &work->consts[i], stream,
-                                     &slot->consts[i], ret_trouble);
-        }
-    }
-    return error;
-}
-
-static int copy_in(struct cuda_slot *slot, cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    int error = copy_header(slot, stream, ret_trouble);
-
-    for (uint32_t i = 0; i < slot->n_works * LIMIT_IN && error == 0; i++) {
-        const struct device_array *array = &slot->works[i / LIMIT_IN].in[i % LIMIT_IN];
-        const void *place = slot->header->table[i / LIMIT_IN].in[i % LIMIT_IN];
-
-        if (array->size > 0) {
-            error = CUDA_CHECK(cudaMemcpyAsync((void *)place, array->base, array->size,
-                                               cudaMemcpyHostToDevice, stream),
-                               ret_trouble);
-        }
-    }
-    return error;
-}
-
-static int compute(const struct cuda_pipeline *pipeline, const struct cuda_slot *slot,
-                   uint64_t n_bytes, cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    const struct cuda_launch launch = {
-        .op = slot->works[0].op,
-        .kind = slot->works[0].kind,
-        .params = slot->memory + offsetof(struct cuda_header, params),
-        .table = (const void *)(slot->memory + offsetof(struct cuda_header, table)),
-        .chunks = slot->header->table,
-        .n_chunks = slot->n_works,
-        .n_bytes = n_bytes,
-    };
-
-    return cuda_kernels_launch(pipeline->kernels, &launch, stream, ret_trouble);
-}
-
-static int copy_out(const struct cuda_slot *slot, cudaStream_t stream,
-                    struct cuda_trouble *ret_trouble)
-{
-    int error = 0;
-
-    for (uint32_t i = 0; i < slot->n_works * LIMIT_OUT && error == 0; i++) {
-        const struct device_array *array = &slot->works[i / LIMIT_OUT].out[i % LIMIT_OUT];
-        const void *place = slot->header->table[i / LIMIT_OUT].out[i % LIMIT_OUT];
-
-        if (array->size > 0) {
-            error = CUDA_CHECK(
-                cudaMemcpyAsync(array->base, place, array->size, cudaMemcpyDeviceToHost, stream),
-                ret_trouble);
-        }
-    }
-    return error;
-}
-
-/*
- * The stages' events stand between operations, where they may keep launches from overlapping: only
- * where timing is asked for.
- */
-static int mark(const struct cuda_slot *slot, uint32_t i, cudaStream_t stream,
-                struct cuda_trouble *ret_trouble)
-{
-    return slot->is_timed ? CUDA_CHECK(cudaEventRecord(slot->stages[i], stream), ret_trouble) : 0;
-}
-
-/* Copy-in, kernel, copy-out, each between two marks. */
-static int issue_stages(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
-                        cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    uint64_t largest = 0;
-    int error = mark(slot, CUDA_COPY_IN, stream, ret_trouble);
-
-    if (error == 0) {
-        error = take_consts(pipeline, slot, stream, ret_trouble);
-    }
-    if (error == 0) {
-        largest = write_table(slot);
-        error = copy_in(slot, stream, ret_trouble);
-    }
-    if (error == 0) {
-        error = mark(slot, CUDA_COMPUTE, stream, ret_trouble);
-    }
-    if (error == 0) {
-        error = compute(pipeline, slot, largest, stream, ret_trouble);
-    }
-    if (error == 0) {
-        error = mark(slot, CUDA_COPY_OUT, stream, ret_trouble);
-    }
-    if (error == 0) {
-        error = copy_out(slot, stream, ret_trouble);
-    }
-    return error == 0 ? mark(slot, CUDA_STAGES, stream, ret_trouble) : error;
-}
-
-/* Everything between the slot's first operation and its event. */
-static int issue_operations(const struct cuda_pipeline *pipeline, struct cuda_slot *slot,
-                            cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    int error = 0;
-
-    if (slot->used > CUDA_SLOT_SIZE - CUDA_HEADER_SIZE) {
-        error = CUDA_CHECK(cudaMallocAsync(&slot->large, slot->used, stream), ret_trouble);
-    }
-    if (error < 0) {
-        return cuda_explain_memory(error, slot->used, ret_trouble);
-    }
-    error = issue_stages(pipeline, slot, stream, ret_trouble);
-    if (slot->large != NULL) {
-        struct cuda_trouble second;
-        int free_error = CUDA_CHECK(cudaFreeAsync(slot->large, stream), &second);
-
-        if (error == 0 && free_error < 0) {
-            *ret_trouble = second;
-            error = free_error;
-        }
-    }
-    return error;
-}
-
-static void issue_slot(struct cuda_pipeline *pipeline, enum priority priority,
-                       struct cuda_slot *slot)
-{
-    struct cuda_stream *stream = cuda_streams_pick(pipeline->streams, priority);
-    struct cuda_trouble trouble;
-
     slot->common.start_ns = now_ns();
-    if (issue_operations(pipeline, slot, stream->handle, &trouble) < 0) {
-        note_trouble(pipeline, slot, &trouble);
-    }
-    if (CUDA_CHECK(cudaEventRecord(slot->event, stream->handle), &trouble) < 0) {
-        lose(pipeline, &trouble); /* nobody could say when the slot is free again */
-    }
-    cuda_stream_push(stream, slot);
+    slot->ask_ns = slot->common.start_ns;
+    *ret_issuing = (struct issuing){
+        .slot = slot, .stream = cuda_streams_pick(pipeline->streams, priority, is_parted)};
+    return true;
 }
 
-/* Urgent first; work of a lower priority may begin while urgent work waits for a slot. */
+/* false: that was its last step. */
+static bool issue_step(struct cuda_pipeline *pipeline, const struct issuing *issuing)
+{
+    struct cuda_slot *slot = issuing->slot;
+    struct cuda_trouble trouble;
+    bool is_lost;
+    int error;
+    bool goes_on = cuda_issue_step(pipeline->kernels, pipeline->consts, slot,
+                                   issuing->stream->handle, &error, &is_lost, &trouble);
+
+    if (error < 0) {
+        note_trouble(pipeline, slot, &trouble);
+        if (is_lost) {
+            lose(pipeline, &trouble);
+        }
+    }
+    if (!goes_on) {
+        slot->ask_ns += slot->tells_end ? DOUBT_NS : 0;
+        cuda_stream_push(issuing->stream, slot);
+    }
+    return goes_on;
+}
+
+static void issue_urgent(struct cuda_pipeline *pipeline)
+{
+    struct issuing issuing;
+
+    while (next_launch(pipeline, PRIORITY_URGENT, &issuing)) {
+        while (issue_step(pipeline, &issuing)) {
+            continue;
+        }
+    }
+}
+
+/* One step of what is not urgent, normal first; false: there is nothing to do. */
+static bool issue_other(struct cuda_pipeline *pipeline)
+{
+    struct issuing *issuing = &pipeline->issuing;
+
+    if (issuing->slot == NULL && !next_launch(pipeline, PRIORITY_NORMAL, issuing) &&
+        !next_launch(pipeline, PRIORITY_BULK, issuing)) {
+        return false;
+    }
+    if (!issue_step(pipeline, issuing)) {
+        issuing->slot = NULL;
+    }
+    return true;
+}
+
+/*
+ * Urgent first; work of a lower priority may begin while urgent work waits for a slot.  As long as
+ * more urgent work is likely, not more than one call of CUDA for other work stands between two
+ * looks for it: to issue a bulk chunk takes 10 us.
+ */
 static void issue_waiting(struct cuda_pipeline *pipeline)
 {
-    for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        struct fifo *fifo = &pipeline->fifos[priority];
-
-        while (fifo->n > 0 && !pipeline->is_lost) {
-            struct cuda_slot *slot = cuda_slots_take(pipeline->slots, priority);
-
-            if (slot == NULL) {
-                break;
-            }
-            fill_slot(pipeline, fifo, slot);
-            issue_slot(pipeline, priority, slot);
-        }
-    }
+    issue_urgent(pipeline);
+    do {
+        pipeline->has_more = issue_other(pipeline);
+    } while (pipeline->has_more && !is_urgent_likely(pipeline));
 }
 
 uint32_t cuda_pipeline_room(const struct cuda_pipeline *pipeline, enum priority priority)
@@ -399,27 +243,71 @@ static int measure_stages(struct cuda_slot *slot, struct cuda_trouble *ret_troub
     return error;
 }
 
-/* Is the launch done?  Says no of a lost pipeline. */
-static bool is_done(struct cuda_pipeline *pipeline, struct cuda_slot *slot)
+static bool has_told(const struct cuda_slot *slot)
 {
-    cudaError_t error = cudaSuccess;
+    return slot->tells_end &&
+           __atomic_load_n(&slot->window->ended, __ATOMIC_ACQUIRE) == slot->number;
+}
+
+/*
+ * Has CUDA seen the end?  Each question costs 1.6 us, in which urgent work may come: while that is
+ * likely, one is asked about other work in a poll, and not again and again.  Says no of a lost
+ * pipeline.
+ */
+static bool ask(struct cuda_pipeline *pipeline, enum priority priority,
+                const struct cuda_stream *stream, struct cuda_slot *slot)
+{
+    const bool is_patient = priority != PRIORITY_URGENT && is_urgent_likely(pipeline);
+    uint64_t now = now_ns();
+    cudaError_t error;
+    struct cuda_trouble trouble;
+
+    if (now < slot->ask_ns || (is_patient && pipeline->has_asked)) {
+        return false;
+    }
+    pipeline->has_asked |= is_patient;
+    slot->ask_ns = now + (slot->tells_end ? DOUBT_NS : is_patient ? ASK_NS : 0);
+    error = slot->tells_end ? cudaStreamQuery(stream->handle) : cudaEventQuery(slot->event);
+    if (error == cudaErrorNotReady) {
+        return false;
+    }
+    if (cuda_check(error, "asking for the end of work", __FILE__, __LINE__, &trouble) < 0) {
+        lose(pipeline, &trouble);
+        return false;
+    }
+    return !slot->tells_end || has_told(slot);
+}
+
+/*
+ * It has ended now.  The device had it since it was issued, or since what was before it ended: of
+ * urgent work before urgent work, which other work neither waits for nor stands behind.
+ */
+static void charge(struct cuda_pipeline *pipeline, enum priority priority, struct cuda_slot *slot)
+{
+    uint64_t *last_end_ns = &pipeline->end_ns[priority == PRIORITY_URGENT];
+    uint64_t end_ns = now_ns(), took_ns = end_ns - MAX(slot->common.start_ns, *last_end_ns);
+
+    *last_end_ns = end_ns;
+    slot->common.end_ns = end_ns;
+    slot->common.device_ns = took_ns / slot->n_works;
+    if (priority != PRIORITY_URGENT && slot->way == CUDA_COPIED) {
+        cuda_paces_note(&pipeline->paces, &slot->works[0], slot->used, took_ns);
+    }
+}
+
+/* Is the launch done?  Says no of a lost pipeline. */
+static bool is_done(struct cuda_pipeline *pipeline, enum priority priority,
+                    const struct cuda_stream *stream, struct cuda_slot *slot)
+{
     struct cuda_trouble trouble;
 
     if (slot->common.end_ns != 0) {
         return true;
     }
-    error = cudaEventQuery(slot->event);
-    if (error == cudaErrorNotReady) {
+    if (!has_told(slot) && !ask(pipeline, priority, stream, slot)) {
         return false;
     }
-    if (cuda_check(error, "cudaEventQuery", __FILE__, __LINE__, &trouble) < 0) {
-        lose(pipeline, &trouble);
-        return false;
-    }
-    slot->common.end_ns = now_ns();
-    slot->common.device_ns =
-        (slot->common.end_ns - MAX(slot->common.start_ns, pipeline->end_ns)) / slot->n_works;
-    pipeline->end_ns = slot->common.end_ns;
+    charge(pipeline, priority, slot);
     if (slot->is_timed && slot->common.status == STATUS_OK && measure_stages(slot, &trouble) < 0) {
         note_trouble(pipeline, slot, &trouble);
     }
@@ -448,7 +336,8 @@ static uint32_t poll_stream(struct cuda_pipeline *pipeline, enum priority priori
 {
     uint32_t n = 0;
 
-    while (n < max && stream->oldest != NULL && is_done(pipeline, stream->oldest)) {
+    while (n < max && stream->oldest != NULL &&
+           is_done(pipeline, priority, stream, stream->oldest)) {
         struct cuda_slot *slot = stream->oldest;
 
         while (n < max && slot->n_answered < slot->n_works) {
@@ -456,10 +345,11 @@ static uint32_t poll_stream(struct cuda_pipeline *pipeline, enum priority priori
         }
         if (slot->n_answered == slot->n_works) {
             cuda_stream_pop(stream);
+            pipeline->n_long -= slot->is_long;
             for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
                 cuda_const_give(slot->consts[i]);
             }
-            cuda_slots_put(pipeline->slots, priority, slot);
+            cuda_slots_put(pipeline->slots, slot);
         }
     }
     pipeline->n_in_flight[priority] -= n;
@@ -471,14 +361,17 @@ int cuda_pipeline_poll(struct cuda_pipeline *pipeline, struct device_completion 
 {
     uint32_t n = 0;
 
+    pipeline->has_asked = false;
     for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        for (uint32_t i = 0; i < pipeline->streams->n && !pipeline->is_lost; i++) {
+        for (uint32_t i = 0; i < pipeline->streams->n_places && !pipeline->is_lost; i++) {
             n += poll_stream(pipeline, priority, &pipeline->streams->all[priority][i],
                              &ret_completions[n], max - n);
         }
     }
-    if (n > 0) {
+    if (n > 0 || pipeline->has_more) {
         issue_waiting(pipeline);
+    }
+    if (n > 0) {
         return (int)n;
     }
     if (pipeline->is_lost) {
@@ -497,6 +390,9 @@ void cuda_pipeline_wait(struct cuda_pipeline *pipeline, int doorbell_fd)
     struct timespec nap = {.tv_nsec = NAP_NS};
     bool is_idle = n[PRIORITY_URGENT] + n[PRIORITY_NORMAL] + n[PRIORITY_BULK] == 0;
 
+    if (pipeline->has_more) {
+        return;
+    }
     if (n[PRIORITY_URGENT] > 0 && now_ns() - pipeline->urgent_ns < AWAKE_NS) {
         nap.tv_nsec = 0;
     }

@@ -19,7 +19,7 @@ static int allocate_slot(struct cuda_slot *slot, struct cuda_trouble *ret_troubl
         error = CUDA_CHECK(cudaEventCreate(&slot->stages[i]), ret_trouble);
     }
     if (error == 0) {
-        error = CUDA_CHECK(cudaMalloc(&memory, CUDA_SLOT_SIZE), ret_trouble);
+        error = CUDA_CHECK(cudaMalloc(&memory, slot->size), ret_trouble);
         slot->memory = memory;
     }
     return error;
@@ -33,23 +33,54 @@ static int explain_no_memory(int error, struct cuda_trouble *trouble)
     if (error != -STATUS_NO_MEMORY || cudaMemGetInfo(&n_free, &n_all) != cudaSuccess) {
         return error;
     }
-    return cuda_trouble(trouble, STATUS_NO_MEMORY,
-                        "the worker wants %u MiB of device memory for its slots; %zu of %zu MiB "
-                        "are free",
-                        CUDA_SLOTS_ALL * (CUDA_SLOT_SIZE >> 20), n_free >> 20, n_all >> 20);
+    return cuda_trouble(
+        trouble, STATUS_NO_MEMORY,
+        "the worker wants %u MiB of device memory for its slots; %zu of %zu MiB are free",
+        (2 * CUDA_SLOTS * CUDA_SMALL_SIZE + 2 * CUDA_LARGE_SLOTS * CUDA_LARGE_SIZE) >> 20,
+        n_free >> 20, n_all >> 20);
+}
+
+/* What all slots share. */
+static int allocate_shared(struct cuda_slots *slots, struct cuda_trouble *ret_trouble)
+{
+    const size_t windows_size = ARRAY_SIZE(slots->all) * sizeof(*slots->windows);
+    const size_t n_ended_size = ARRAY_SIZE(slots->all) * sizeof(*slots->n_ended);
+    void *windows = NULL, *n_ended = NULL;
+    int error = CUDA_CHECK(cudaHostAlloc(&windows, windows_size, cudaHostAllocMapped), ret_trouble);
+
+    if (error < 0) {
+        return error;
+    }
+    slots->windows = windows;
+    memset(windows, 0, windows_size);
+    error = CUDA_CHECK(cudaMalloc(&n_ended, n_ended_size), ret_trouble);
+    if (error < 0) {
+        return error;
+    }
+    slots->n_ended = n_ended;
+    return CUDA_CHECK(cudaMemset(n_ended, 0, n_ended_size), ret_trouble);
+}
+
+/* The small ones come first. */
+static enum cuda_kind kind_at(uint32_t i)
+{
+    const uint32_t n_small = 2 * CUDA_SLOTS;
+
+    return i < n_small ? i / CUDA_SLOTS : CUDA_LARGE + (i - n_small) / CUDA_LARGE_SLOTS;
 }
 
 static int allocate(struct cuda_slots *slots, struct cuda_trouble *ret_trouble)
 {
-    void *headers = NULL;
-    int error = CUDA_CHECK(cudaHostAlloc(&headers, ARRAY_SIZE(slots->all) * sizeof(*slots->headers),
-                                         cudaHostAllocDefault),
-                           ret_trouble);
+    int error = allocate_shared(slots, ret_trouble);
 
-    slots->headers = headers;
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all) && error == 0; i++) {
-        slots->all[i].header = &slots->headers[i];
-        error = allocate_slot(&slots->all[i], ret_trouble);
+        struct cuda_slot *slot = &slots->all[i];
+
+        slot->window = &slots->windows[i];
+        slot->n_ended = &slots->n_ended[i];
+        slot->kind = kind_at(i);
+        slot->size = slot->kind < CUDA_LARGE ? CUDA_SMALL_SIZE : CUDA_LARGE_SIZE;
+        error = allocate_slot(slot, ret_trouble);
     }
     return explain_no_memory(error, ret_trouble);
 }
@@ -68,7 +99,7 @@ int cuda_slots_create(struct cuda_slots **ret_slots, struct cuda_trouble *ret_tr
         return error;
     }
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all); i++) {
-        cuda_slots_put(slots, i / CUDA_SLOTS, &slots->all[i]);
+        cuda_slots_put(slots, &slots->all[i]);
     }
     *ret_slots = slots;
     return 0;
@@ -98,21 +129,39 @@ void cuda_slots_destroy(struct cuda_slots *slots)
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all); i++) {
         free_slot(&slots->all[i]);
     }
-    cudaFreeHost(slots->headers);
+    cudaFreeHost(slots->windows);
+    cudaFree(slots->n_ended);
     free(slots);
 }
 
-struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priority)
+static enum cuda_kind kind_of(enum priority priority, uint64_t bytes)
 {
-    struct cuda_slot *slot = slots->free[priority];
+    if (priority == PRIORITY_BULK) {
+        return CUDA_BULK;
+    }
+    if (bytes > CUDA_SMALL_SIZE) {
+        return CUDA_LARGE;
+    }
+    return priority == PRIORITY_URGENT ? CUDA_URGENT : CUDA_NORMAL;
+}
+
+struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priority, uint64_t bytes)
+{
+    struct cuda_slot **free = &slots->free[kind_of(priority, bytes)];
+    struct cuda_slot *slot = *free;
 
     if (slot != NULL) {
-        slots->free[priority] = slot->next;
+        *free = slot->next;
         slot->next = NULL;
         slot->large = NULL;
         slot->n_works = 0;
         slot->n_answered = 0;
         slot->is_timed = false;
+        slot->is_long = false;
+        slot->tells_end = false;
+        slot->step = CUDA_STEP_IN;
+        slot->number++;
+        slot->ask_ns = 0;
         memset(slot->consts, 0, sizeof(slot->consts));
         slot->n_records = 0;
         slot->used = 0;
@@ -121,8 +170,8 @@ struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priori
     return slot;
 }
 
-void cuda_slots_put(struct cuda_slots *slots, enum priority priority, struct cuda_slot *slot)
+void cuda_slots_put(struct cuda_slots *slots, struct cuda_slot *slot)
 {
-    slot->next = slots->free[priority];
-    slots->free[priority] = slot;
+    slot->next = slots->free[slot->kind];
+    slots->free[slot->kind] = slot;
 }

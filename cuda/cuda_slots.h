@@ -1,9 +1,9 @@
 /*
  * CUDA slots: the fixed places that work takes on the device.  A slot is device memory for the
- * arrays of one launch, a header beside them (parameters and table of chunks) that is filled here
- * and copied there, and the event that says that all of it is done.
+ * arrays of one launch, what its kernels read and write in the host's memory, and the event that
+ * says that all of it is done, or the number that a kernel leaves there.
  *
- * Device memory: CUDA_SLOTS_ALL slots of CUDA_SLOT_SIZE, 520 MiB, allocated once.
+ * Device memory: 16 slots of 2 MiB and 8 of 26, 240 MiB, allocated once.
  *
  * Threads: create and destroy on the control thread, all else on the data thread.
  */
@@ -14,50 +14,82 @@
 
 struct cuda_const;
 
-#define CUDA_SLOTS      8u /* of urgent and of normal work each.  Not tuned */
-#define CUDA_BULK_SLOTS 4u /* fill the link; what more there is would be in urgent work's way */
-#define CUDA_SLOTS_ALL  (2 * CUDA_SLOTS + CUDA_BULK_SLOTS)
-#define CUDA_SLOT_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
-#define CUDA_TABLE      32u         /* works of one launch */
-
-/* Lies at the start of a slot's memory; only its used part is copied. */
-struct cuda_header {
-    _Alignas(16) uint8_t params[LIMIT_PARAM_BYTES];
-    struct op_chunk table[CUDA_TABLE]; /* the device's pointers */
+/* Slots of a kind are alike; each kind has its own, so that nothing waits for what is in its way.
+ */
+enum cuda_kind {
+    CUDA_URGENT, /* small launches of urgent work */
+    CUDA_NORMAL, /* and of normal work */
+    CUDA_LARGE,  /* large ones of either */
+    CUDA_BULK,   /* all of bulk work */
+    CUDA_KINDS,
 };
 
-/* Where arrays begin: the header's end, aligned as all of them are. */
-#define CUDA_ALIGNMENT   256u
-#define CUDA_HEADER_SIZE 4096u
-_Static_assert(sizeof(struct cuda_header) <= CUDA_HEADER_SIZE, "the header has a page");
+#define CUDA_SLOTS       8u /* of each small kind.  Not tuned */
+#define CUDA_LARGE_SLOTS 4u /* fill the link; more of bulk would be in urgent work's way */
+#define CUDA_SLOTS_ALL   (2 * CUDA_SLOTS + 2 * CUDA_LARGE_SLOTS)
+#define CUDA_SMALL_SIZE  (2u << 20)
+#define CUDA_LARGE_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
+#define CUDA_TABLE       32u         /* works of one launch */
+
+#define CUDA_ALIGNMENT 256u /* of arrays on the device */
+
+/*
+ * How a launch reaches the arrays of its works.  Copy engines serve in order of arrival, whatever
+ * the stream's priority: small work is moved without them.
+ */
+enum cuda_way {
+    CUDA_COPIED, /* the copy engines bring them to the device, and back */
+    CUDA_STAGED, /* kernels do: for ops that read a byte more than once, or one after the other */
+    CUDA_MAPPED, /* the kernel works in the host's memory */
+};
+
+/* A part of the host's memory that the device sees: all of one slot that lies there. */
+struct cuda_window {
+    _Alignas(64) uint32_t ended; /* the number of the last launch that has told so */
+    _Alignas(64) struct op_chunk table[CUDA_TABLE];
+    struct op_chunk staged_in[CUDA_TABLE * LIMIT_IN]; /* one array each: in[0] to out[0] */
+    struct op_chunk staged_out[CUDA_TABLE * LIMIT_OUT];
+};
 
 /* Where in a launch a slot's timing events stand: stage i lasts from event i to event i + 1. */
 enum cuda_stage { CUDA_COPY_IN, CUDA_COMPUTE, CUDA_COPY_OUT, CUDA_STAGES };
 
+/* What is issued of a launch next. */
+enum cuda_step { CUDA_STEP_IN, CUDA_STEP_COMPUTE, CUDA_STEP_OUT, CUDA_STEP_END };
+
 struct cuda_slot {
+    enum cuda_kind kind;
     struct cuda_slot *next; /* of the free ones; else the one issued behind it to its stream */
-    struct cuda_header *header;
-    struct cuda_header on_device; /* the first on_device_size bytes of the header there */
-    size_t on_device_size;        /* 0: nobody knows */
-    char *memory;                 /* on the device: header, then arrays */
+    struct cuda_window *window;
+    char *memory;      /* on the device */
+    uint64_t size;     /* of it */
+    uint32_t *n_ended; /* on the device: see launch.h */
     void *large;       /* from the device's pool, for arrays that do not fit; else NULL */
-    cudaEvent_t event; /* behind the last operation of this launch */
+    cudaEvent_t event; /* behind the last operation of this launch, unless it tells its end */
     cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */
+    enum cuda_way way;
+    enum cuda_step step;
+    uint64_t largest; /* bytes of the largest array */
+    bool is_long;     /* its kernel fills the device for long */
     bool is_timed;
+    bool tells_end;  /* the last kernel writes `number` into the window */
+    uint32_t number; /* of this launch */
     uint32_t n_works;
     uint32_t n_answered;
+    uint64_t ask_ns; /* when CUDA is to be asked about it next */
     uint64_t n_records;
-    uint64_t used;             /* bytes of memory that arrays take, from CUDA_HEADER_SIZE on */
-    struct work_result common; /* what the results of all works have in common */
-    struct work_error error;   /* and why their status is not OK */
+    uint64_t used;                           /* bytes of memory that arrays take */
+    struct work_result common;               /* what the results of all works have in common */
+    struct work_error error;                 /* and why their status is not OK */
     struct cuda_const *consts[LIMIT_CONSTS]; /* that this launch holds; NULL: none */
     struct device_work works[CUDA_TABLE];
 };
 
 struct cuda_slots {
-    struct cuda_slot *free[PRIORITY_COUNT];
+    struct cuda_slot *free[CUDA_KINDS];
     struct cuda_slot all[CUDA_SLOTS_ALL];
-    struct cuda_header *headers; /* pinned, one for each slot */
+    struct cuda_window *windows; /* pinned, one for each slot */
+    uint32_t *n_ended;           /* on the device, likewise */
 };
 
 /* NO_MEMORY says how much was wanted and is free. */
@@ -65,6 +97,9 @@ int cuda_slots_create(struct cuda_slots **ret_slots, struct cuda_trouble *ret_tr
 /* Nothing may be in flight.  NULL is fine. */
 void cuda_slots_destroy(struct cuda_slots *slots);
 
-/* An empty slot, or NULL: all are in flight. */
-struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priority);
-void cuda_slots_put(struct cuda_slots *slots, enum priority priority, struct cuda_slot *slot);
+/*
+ * An empty slot with its next number, for a launch that begins with a work of so many bytes; NULL:
+ * all of its kind are in flight.  What does not fit the slot is the caller's affair.
+ */
+struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priority, uint64_t bytes);
+void cuda_slots_put(struct cuda_slots *slots, struct cuda_slot *slot);

@@ -19,18 +19,26 @@ static int priority_of(enum priority priority, int least, int greatest)
     return levels[priority];
 }
 
+static enum cuda_part part_of(enum priority priority, bool is_parted)
+{
+    if (!is_parted) {
+        return CUDA_WHOLE;
+    }
+    return priority == PRIORITY_URGENT ? CUDA_FEW : CUDA_OTHERS;
+}
+
 static int create_all(struct cuda_streams *streams, struct cuda_trouble *ret_trouble)
 {
     int least = 0, greatest = 0;
     int error = CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), ret_trouble);
 
-    for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n && error == 0; i++) {
-        enum priority priority = i / streams->n;
+    for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n_places && error == 0; i++) {
+        enum priority priority = i / streams->n_places;
+        uint32_t place = i % streams->n_places;
 
-        error = CUDA_CHECK(cudaStreamCreateWithPriority(
-                               &streams->all[priority][i % streams->n].handle,
-                               cudaStreamNonBlocking, priority_of(priority, least, greatest)),
-                           ret_trouble);
+        error = cuda_parts_stream(streams->parts, part_of(priority, place >= streams->n),
+                                  priority_of(priority, least, greatest),
+                                  &streams->all[priority][place].handle, ret_trouble);
     }
     return error;
 }
@@ -45,7 +53,11 @@ int cuda_streams_create(uint32_t n, struct cuda_streams **ret_streams,
         return cuda_trouble(ret_trouble, STATUS_NO_MEMORY, "no memory for the table of streams");
     }
     streams->n = n;
-    error = create_all(streams, ret_trouble);
+    error = cuda_parts_create(&streams->parts, ret_trouble);
+    if (error == 0) {
+        streams->n_places = streams->parts != NULL ? 2 * n : n;
+        error = create_all(streams, ret_trouble);
+    }
     if (error < 0) {
         cuda_streams_destroy(streams);
         return error;
@@ -59,21 +71,28 @@ void cuda_streams_destroy(struct cuda_streams *streams)
     if (streams == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n; i++) {
-        if (streams->all[i / streams->n][i % streams->n].handle != NULL) {
-            cudaStreamDestroy(streams->all[i / streams->n][i % streams->n].handle);
+    for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n_places; i++) {
+        const struct cuda_stream *stream =
+            &streams->all[i / streams->n_places][i % streams->n_places];
+
+        if (stream->handle != NULL) {
+            cudaStreamDestroy(stream->handle);
         }
     }
+    cuda_parts_destroy(streams->parts);
     free(streams);
 }
 
-struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority)
+struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority,
+                                      bool is_parted)
 {
-    struct cuda_stream *best = &streams->all[priority][0];
+    struct cuda_stream *some =
+        &streams->all[priority][is_parted && streams->parts != NULL ? streams->n : 0];
+    struct cuda_stream *best = some;
 
     for (uint32_t i = 1; i < streams->n; i++) {
-        if (streams->all[priority][i].n_slots < best->n_slots) {
-            best = &streams->all[priority][i];
+        if (some[i].n_slots < best->n_slots) {
+            best = &some[i];
         }
     }
     return best;

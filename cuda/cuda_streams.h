@@ -1,12 +1,14 @@
 /*
- * CUDA streams: a pool of streams for each priority.  A launch leases the stream with the fewest
- * launches in flight, so that nothing waits behind other work while a stream of its priority is
- * idle (taking turns would hand urgent work a busy one).
+ * CUDA streams: a pool of streams for each priority, on the whole device and, where it can be
+ * parted, on the part that is that priority's (cuda_parts.h).  A launch leases the stream with the
+ * fewest launches in flight, so that nothing waits behind other work while a stream of its priority
+ * is idle (taking turns would hand urgent work a busy one).
  *
  * Threads: create and destroy on the control thread, all else on the data thread.
  */
 #pragma once
 
+#include "cuda/cuda_parts.h"
 #include "cuda/cuda_slots.h"
 
 /* Of each priority.  One reaches half of the link, two nine tenths; more than three gain nothing
@@ -23,18 +25,21 @@ struct cuda_stream {
 };
 
 struct cuda_streams {
-    uint32_t n; /* of each priority */
-    struct cuda_stream all[PRIORITY_COUNT][CUDA_STREAMS_MAX];
+    uint32_t n; /* of each priority and part */
+    uint32_t n_places;
+    struct cuda_parts *parts;                                     /* NULL: there are none */
+    struct cuda_stream all[PRIORITY_COUNT][2 * CUDA_STREAMS_MAX]; /* the whole device's first */
 };
 
-/* n of each priority, 1 to CUDA_STREAMS_MAX. */
+/* n of each priority, 1 to CUDA_STREAMS_MAX, and as many on parts. */
 int cuda_streams_create(uint32_t n, struct cuda_streams **ret_streams,
                         struct cuda_trouble *ret_trouble);
 /* NULL is fine. */
 void cuda_streams_destroy(struct cuda_streams *streams);
 
-/* The idlest stream of a priority. */
-struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority);
+/* The idlest stream of a priority; is_parted: on its part, if there are parts. */
+struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority,
+                                      bool is_parted);
 /* This slot's launch has been issued to the stream. */
 void cuda_stream_push(struct cuda_stream *stream, struct cuda_slot *slot);
 /* The oldest launch has been dealt with. */

@@ -35,7 +35,7 @@
 #define CHUNK_SIZE (8u << 20)
 /* A word for each thread that an H200 runs at once (132 multiprocessors with 2048).  Not tuned. */
 #define CHUNK_LEAST (1u << 20)
-#define BULK_CHUNKS (CUDA_BULK_SLOTS + BULK_AHEAD)
+#define BULK_CHUNKS (CUDA_LARGE_SLOTS + BULK_AHEAD)
 #define BULK_BYTES  (BULK_CHUNKS * CHUNK_SIZE)
 
 /*
@@ -44,6 +44,13 @@
  * nobody's way: urgent work has slots of its own.
  */
 #define BULK_AHEAD 2u
+
+/*
+ * Bytes of stack for which the device keeps memory, for each of the threads that it can hold at
+ * once: of an H200 132 MiB for 512 bytes, and twice that by default.  No op of ours needs more; for
+ * a kernel that does it is grown when that is launched first.
+ */
+#define STACK_SIZE 512u
 
 #define N_SEGMENTS (WORK_REF_SEGMENT(UINT64_MAX) + 1)
 
@@ -203,6 +210,9 @@ static int open_device(struct device *device, struct cuda_trouble *ret_trouble)
                    ret_trouble);
     if (error == 0) {
         error = CUDA_CHECK(cudaSetDevice(0), ret_trouble);
+    }
+    if (error == 0) {
+        error = CUDA_CHECK(cudaDeviceSetLimit(cudaLimitStackSize, STACK_SIZE), ret_trouble);
     }
     if (error == 0) {
         error = cuda_pipeline_create(n_streams, &device->pipeline, ret_trouble);

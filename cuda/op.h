@@ -42,15 +42,13 @@
  *
  * Threads: the bodies are pure over their arguments.
  *
- * Kernels, all extern "C"; every pointer is visible to the device, `table` is an array of
- * struct op_chunk:
- *   gp_NAME_map(params, table, n_chunks)       grid (x, y) of any size, 1-D blocks of whole warps:
- *                                              y strides over chunks, x over the steps of a chunk
- *                                              (GP_MAP_BLOCKS: a block for each of them)
- *   gp_NAME_leaves(params, table, n_chunks)    the same, with blocks of exactly n_lanes threads: y
- *                                              strides over chunks, x over the leaves of a chunk
- *   gp_NAME_merge(params, fold, partials, n, ret_fold)   one thread
- *   gp_NAME_finish(params, fold, out)                    one thread; out as in struct op_code
+ * Kernels, all extern "C", take one argument, a struct op_launch (launch.h), by value; every
+ * pointer in it is visible to the device: gp_NAME_map      grid (x, y) of any size, 1-D blocks of
+ * whole warps: y strides over chunks, x over the steps of a chunk (GP_MAP_BLOCKS: a block for each
+ * of them) gp_NAME_leaves   the same, with blocks of exactly n_lanes threads: y strides over
+ * chunks, x over the leaves of a chunk gp_NAME_merge    one thread; one chunk: in[0] the fold or
+ * NULL, in[1] n_records partials, out[0] gp_NAME_finish   one thread; one chunk: in[0] the fold,
+ * out as in struct op_code
  */
 #pragma once
 
@@ -108,7 +106,8 @@
 /* Constant number k of the job. */
 #define GP_CONST_IN(k, type) ((const type *)chunk->consts[k])
 
-/* Read a number of at most 8 bytes, aligned, exactly once. */
+/* Read a number of at most 8 bytes, aligned, exactly once: one that a client may rewrite.  Not one
+ * of params, which nobody can, and for which nvcc 13 makes an address of this that is none. */
 #define GP_LOAD(number) (*(const volatile __typeof__(number) *)&(number))
 
 /*

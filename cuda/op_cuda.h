@@ -4,14 +4,45 @@
  */
 #pragma once
 
+#include "cuda/launch.h"
+
+/* The kernel for one kind of work; in it `params` and GP_CHUNK(c) are those of the launch. */
+#define GP_KERNEL(name, kind)                                                                      \
+    extern "C" __global__ void gp_##name##_##kind(const __grid_constant__ struct op_launch launch)
+
+#define GP_PARAMS(name)                                                                            \
+    GP_UNUSED const struct name##_params *params = (const struct name##_params *)launch.params
+
+/* A copy: the table lies in the host's memory, which is to be read once. */
+#define GP_CHUNK(c) (launch.n_chunks == 1 ? launch.chunk : launch.table[c])
+
+/*
+ * Every kernel's end.  Each block's bytes can be seen by the host before the block is counted, so
+ * all of them can before the number.
+ */
+GP_UNUSED GP_INLINE void gp_end(const struct op_launch *launch)
+{
+    const uint32_t last = gridDim.x * gridDim.y - 1;
+
+    if (launch->ended == NULL) {
+        return;
+    }
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0 && atomicInc(launch->n_ended, last) == last) {
+        __threadfence_system();
+        *(volatile uint32_t *)launch->ended = launch->number;
+    }
+}
+
 #define GP_MAP(name, n_steps)                                                                      \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i);        \
-    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
-                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    GP_KERNEL(name, map)                                                                           \
     {                                                                                              \
-        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
-            const struct op_chunk local_chunk = table[c];                                          \
+        GP_PARAMS(name);                                                                           \
+        for (uint32_t c = blockIdx.y; c < launch.n_chunks; c += gridDim.y) {                       \
+            const struct op_chunk local_chunk = GP_CHUNK(c);                                       \
             const struct op_chunk *chunk = &local_chunk;                                           \
             const size_t n = (n_steps);                                                            \
             for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;                  \
@@ -19,6 +50,7 @@
                 name##_step(params, chunk, i);                                                     \
             }                                                                                      \
         }                                                                                          \
+        gp_end(&launch);                                                                           \
     }                                                                                              \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
@@ -58,11 +90,11 @@ GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
 #define GP_MAP_TEAM(name, n_steps)                                                                 \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i);        \
-    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
-                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    GP_KERNEL(name, map)                                                                           \
     {                                                                                              \
-        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
-            const struct op_chunk local_chunk = table[c];                                          \
+        GP_PARAMS(name);                                                                           \
+        for (uint32_t c = blockIdx.y; c < launch.n_chunks; c += gridDim.y) {                       \
+            const struct op_chunk local_chunk = GP_CHUNK(c);                                       \
             const struct op_chunk *chunk = &local_chunk;                                           \
             const size_t n = (n_steps);                                                            \
             for (size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / GP_TEAM; i < n;      \
@@ -70,6 +102,7 @@ GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
                 name##_step(params, chunk, i);                                                     \
             }                                                                                      \
         }                                                                                          \
+        gp_end(&launch);                                                                           \
     }                                                                                              \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, GP_UNUSED size_t i)
@@ -77,17 +110,19 @@ GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
 #define GP_MAP_LANES(name, n_lanes)                                                                \
     static __device__ void name##_lanes(const struct name##_params *params,                        \
                                         const struct op_record *records, uint32_t n_records);      \
-    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
-                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    GP_KERNEL(name, map)                                                                           \
     {                                                                                              \
-        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
-            const uint32_t n = table[c].n_records;                                                 \
+        GP_PARAMS(name);                                                                           \
+        for (uint32_t c = blockIdx.y; c < launch.n_chunks; c += gridDim.y) {                       \
+            const struct op_chunk chunk = GP_CHUNK(c);                                             \
+            const uint32_t n = chunk.n_records;                                                    \
             for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;                  \
                  i += (size_t)gridDim.x * blockDim.x) {                                            \
-                const struct op_record record = {&table[c], (uint32_t)i};                          \
+                const struct op_record record = {&chunk, (uint32_t)i};                             \
                 name##_lanes(params, &record, 1);                                                  \
             }                                                                                      \
         }                                                                                          \
+        gp_end(&launch);                                                                           \
     }                                                                                              \
     static __device__ void name##_lanes(const struct name##_params *params,                        \
                                         const struct op_record *records, uint32_t n_records)
@@ -100,11 +135,11 @@ GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
 #define GP_MAP_BLOCKS(name, n_steps)                                                               \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, size_t i);                  \
-    extern "C" __global__ void gp_##name##_map(const struct name##_params *params,                 \
-                                               const struct op_chunk *table, uint32_t n_chunks)    \
+    GP_KERNEL(name, map)                                                                           \
     {                                                                                              \
-        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
-            const struct op_chunk local_chunk = table[c];                                          \
+        GP_PARAMS(name);                                                                           \
+        for (uint32_t c = blockIdx.y; c < launch.n_chunks; c += gridDim.y) {                       \
+            const struct op_chunk local_chunk = GP_CHUNK(c);                                       \
             const struct op_chunk *chunk = &local_chunk;                                           \
             const size_t n = (n_steps);                                                            \
             for (size_t i = blockIdx.x; i < n; i += gridDim.x) {                                   \
@@ -112,18 +147,21 @@ GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
                 GP_SYNC(); /* nobody begins while another still reads what they share */           \
             }                                                                                      \
         }                                                                                          \
+        gp_end(&launch);                                                                           \
     }                                                                                              \
     GP_INLINE void name##_step(GP_UNUSED const struct name##_params *params,                       \
                                GP_UNUSED const struct op_chunk *chunk, size_t i)
 
 #define GP_REDUCE(name, leaf, n_lanes)                                                             \
     GP_FOLD(name)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(n_lanes) gp_##name##_leaves(                      \
-        const struct name##_params *params, const struct op_chunk *table, uint32_t n_chunks)       \
+    extern "C" __global__ void __launch_bounds__(n_lanes)                                          \
+        gp_##name##_leaves(const __grid_constant__ struct op_launch launch)                        \
     {                                                                                              \
         __shared__ struct name##_partial partials[n_lanes];                                        \
-        for (uint32_t c = blockIdx.y; c < n_chunks; c += gridDim.y) {                              \
-            const struct op_chunk *chunk = &table[c];                                              \
+        GP_PARAMS(name);                                                                           \
+        for (uint32_t c = blockIdx.y; c < launch.n_chunks; c += gridDim.y) {                       \
+            const struct op_chunk local_chunk = GP_CHUNK(c);                                       \
+            const struct op_chunk *chunk = &local_chunk;                                           \
             struct name##_partial *out = GP_OUT(0, struct name##_partial);                         \
             const size_t n_records = chunk->n_records;                                             \
             const size_t leaf_size = (leaf);                                                       \
@@ -149,15 +187,19 @@ GP_UNUSED GP_INLINE uint32_t gp_team_before(uint32_t x, uint32_t part)
                 __syncthreads();                                                                   \
             }                                                                                      \
         }                                                                                          \
+        gp_end(&launch);                                                                           \
     }                                                                                              \
-    extern "C" __global__ void gp_##name##_merge(                                                  \
-        const struct name##_params *, const struct name##_partial *fold,                           \
-        const struct name##_partial *partials, uint32_t n, struct name##_partial *ret_fold)        \
+    GP_KERNEL(name, merge)                                                                         \
     {                                                                                              \
-        name##_fold(fold, partials, n, ret_fold);                                                  \
+        const struct op_chunk *chunk = &launch.chunk;                                              \
+        name##_fold(GP_IN(0, struct name##_partial), GP_IN(1, struct name##_partial),              \
+                    chunk->n_records, GP_OUT(0, struct name##_partial));                           \
+        gp_end(&launch);                                                                           \
     }                                                                                              \
-    extern "C" __global__ void gp_##name##_finish(                                                 \
-        const struct name##_params *params, const struct name##_partial *fold, void *const *out)   \
+    GP_KERNEL(name, finish)                                                                        \
     {                                                                                              \
-        name##_write(params, fold, out);                                                           \
+        const struct op_chunk *chunk = &launch.chunk;                                              \
+        GP_PARAMS(name);                                                                           \
+        name##_write(params, GP_IN(0, struct name##_partial), launch.chunk.out);                   \
+        gp_end(&launch);                                                                           \
     }

@@ -12,6 +12,7 @@
 
 #include "proto/manifest.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -46,6 +47,9 @@ struct op_code {
 
     uint32_t n_members; /* map ops of a min_parallel above 1: a GPU's threads for a record, at most;
                            0 is one */
+    /* Each byte is read and written once, neighbours by neighbouring threads: the kernel may as
+     * well work in the host's memory, where each access takes a microsecond and many overlap. */
+    bool is_streaming;
 };
 
 extern const struct op_code *const op_codes[];

@@ -7,10 +7,44 @@ struct copy_params {
     uint32_t size; /* bytes of a record */
 };
 
-/* Records lie end to end, so a step is a byte of the chunk: threads of a warp read neighbours. */
-GP_MAP(copy, (size_t)chunk->n_records * params->size)
+#define COPY_WORD 4
+
+GP_INLINE size_t copy_n_bytes(const struct copy_params *params, const struct op_chunk *chunk)
 {
-    GP_OUT(0, uint8_t)[i] = GP_IN(0, uint8_t)[i];
+    return (size_t)chunk->n_records * params->size;
+}
+
+GP_INLINE size_t copy_n_words(const struct copy_params *params, const struct op_chunk *chunk)
+{
+    return copy_n_bytes(params, chunk) / COPY_WORD;
+}
+
+GP_INLINE void copy_word(uint8_t *out, const uint8_t *in)
+{
+#ifdef __CUDACC__
+    if (((uintptr_t)out | (uintptr_t)in) % COPY_WORD == 0) {
+        *(uint32_t *)out = *(const uint32_t *)in;
+        return;
+    }
+#endif
+    memcpy(out, in, COPY_WORD);
+}
+
+/*
+ * Records lie end to end, so steps go through the bytes of the chunk: words, then what is left.
+ * Threads of a warp read neighbours: a line of the host's memory at once, where it lies there.
+ */
+GP_MAP(copy, copy_n_words(params, chunk) + copy_n_bytes(params, chunk) % COPY_WORD)
+{
+    const size_t n_words = copy_n_words(params, chunk);
+
+    if (i < n_words) {
+        copy_word(GP_OUT(0, uint8_t) + i * COPY_WORD, GP_IN(0, uint8_t) + i * COPY_WORD);
+    } else {
+        const size_t at = n_words * COPY_WORD + (i - n_words);
+
+        GP_OUT(0, uint8_t)[at] = GP_IN(0, uint8_t)[at];
+    }
 }
 
 #ifdef GP_HOST
@@ -36,6 +70,6 @@ static const struct manifest_op copy_manifest = {
     .min_parallel = 1,
 };
 
-GP_CODE(copy, .map = copy_map);
+GP_CODE(copy, .map = copy_map, .is_streaming = true);
 
 #endif

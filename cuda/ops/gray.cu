@@ -29,6 +29,6 @@ static const struct manifest_op gray_manifest = {
     .min_parallel = 1,
 };
 
-GP_CODE(gray, .map = gray_map);
+GP_CODE(gray, .map = gray_map, .is_streaming = true);
 
 #endif

@@ -63,6 +63,6 @@ static const struct manifest_op iterate_manifest = {
     .min_parallel = 1,
 };
 
-GP_CODE(iterate, .map = iterate_map);
+GP_CODE(iterate, .map = iterate_map, .is_streaming = true);
 
 #endif

@@ -35,6 +35,6 @@ static const struct manifest_op saxpy_manifest = {
     .min_parallel = 1,
 };
 
-GP_CODE(saxpy, .map = saxpy_map);
+GP_CODE(saxpy, .map = saxpy_map, .is_streaming = true);
 
 #endif

@@ -35,6 +35,6 @@ static const struct manifest_op sincos_manifest = {
     .tolerance = 1,
 };
 
-GP_CODE(sincos, .map = sincos_map);
+GP_CODE(sincos, .map = sincos_map, .is_streaming = true);
 
 #endif

@@ -90,6 +90,7 @@ static const struct manifest_op sum_manifest = {
     .partial_size = sizeof(struct sum_partial),
 };
 
-GP_CODE(sum, .leaves = sum_leaves, .merge = sum_merge, .finish = sum_finish, .n_lanes = SUM_LANES);
+GP_CODE(sum, .leaves = sum_leaves, .merge = sum_merge, .finish = sum_finish, .n_lanes = SUM_LANES,
+        .is_streaming = true);
 
 #endif

@@ -76,7 +76,7 @@ static const struct kernel *find_kernel(const struct direct *direct, const struc
 
 static char *place_in(const struct place *place)
 {
-    return place->memory + KERNEL_HEADER_SIZE;
+    return place->memory;
 }
 
 static char *place_out(const struct direct_plan *plan, const struct place *place)
@@ -90,7 +90,8 @@ static void issue(const struct direct_plan *plan, const struct place *place, uin
 
     MUST(cudaMemcpyAsync(place_in(place), plan->direct->in + at, size, cudaMemcpyHostToDevice,
                          place->stream));
-    kernel_launch(plan->kernel, place->memory, size, place->stream);
+    kernel_launch(plan->kernel, plan->shape.subject, place_in(place), place_out(plan, place), size,
+                  place->stream);
     MUST(cudaMemcpyAsync(plan->direct->out + at, place_out(plan, place), size,
                          cudaMemcpyDeviceToHost, place->stream));
 }
@@ -183,10 +184,8 @@ static void create_place(const struct direct_plan *plan, struct place *ret_place
     MUST(cudaStreamCreateWithPriority(&ret_place->stream, cudaStreamNonBlocking,
                                       plan->shape.is_urgent ? highest : lowest));
     MUST(cudaEventCreateWithFlags(&ret_place->event, cudaEventDisableTiming));
-    MUST(cudaMalloc(&memory, KERNEL_HEADER_SIZE + 2 * chunk_size));
+    MUST(cudaMalloc(&memory, 2 * chunk_size));
     ret_place->memory = memory;
-    kernel_write_header(memory, plan->shape.subject, place_in(ret_place),
-                        place_out(plan, ret_place), chunk_size);
 }
 
 static cudaGraphExec_t capture(const struct direct_plan *plan, uint32_t chunk)

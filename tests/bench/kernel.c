@@ -3,15 +3,14 @@
  */
 #include "tests/bench/kernel.h"
 
-#include "cuda/registry.h"
+#include "cuda/launch.h"
 #include "proto/util.h"
 #include "tests/bench/must.h"
 
 #include <string.h>
 
-#define N_THREADS    256u
-#define N_BYTES      4u   /* for each thread: as the worker launches */
-#define TABLE_OFFSET 256u /* in the header, behind the parameters */
+#define N_THREADS 256u
+#define N_BYTES   4u /* for each thread: as the worker launches */
 
 extern const uint8_t gp_fatbin_copy[];
 extern const uint8_t gp_fatbin_iterate[];
@@ -43,27 +42,17 @@ void kernel_unload(struct kernel *kernel)
     MUST(cudaLibraryUnload(kernel->library));
 }
 
-void kernel_write_header(void *header, const struct subject *subject, const void *in, void *out,
-                         size_t size)
+void kernel_launch(const struct kernel *kernel, const struct subject *subject, const void *in,
+                   void *out, size_t size, cudaStream_t stream)
 {
-    const struct op_chunk chunk = {
-        .in = {in},
-        .out = {out},
-        .n_records = (uint32_t)(size / subject->record_size),
+    struct op_launch launch = {
+        .n_chunks = 1,
+        .chunk = {.in = {in}, .out = {out}, .n_records = (uint32_t)(size / subject->record_size)},
     };
-
-    MUST(cudaMemcpy(header, &subject->value, sizeof(subject->value), cudaMemcpyHostToDevice));
-    MUST(cudaMemcpy((char *)header + TABLE_OFFSET, &chunk, sizeof(chunk), cudaMemcpyHostToDevice));
-}
-
-void kernel_launch(const struct kernel *kernel, const void *header, size_t size,
-                   cudaStream_t stream)
-{
-    const void *table = (const char *)header + TABLE_OFFSET;
-    uint32_t n_chunks = 1;
-    void *arguments[] = {&header, &table, &n_chunks};
+    void *arguments[] = {&launch};
     const dim3 grid = {(uint32_t)div_round_up(size, N_THREADS * N_BYTES), 1, 1};
     const dim3 block = {N_THREADS, 1, 1};
 
+    memcpy(launch.params, &subject->value, sizeof(subject->value));
     MUST(cudaLaunchKernel((const void *)kernel->handle, grid, block, arguments, 0, stream));
 }

@@ -26,12 +26,11 @@ static void copy(const uint8_t *in, uint8_t *out, size_t size)
     char *from, *to;
 
     kernel_load(&subject_copy, &kernel);
-    MUST(cudaMalloc(&memory, KERNEL_HEADER_SIZE + 2 * size));
-    from = (char *)memory + KERNEL_HEADER_SIZE;
+    MUST(cudaMalloc(&memory, 2 * size));
+    from = memory;
     to = from + size;
-    kernel_write_header(memory, &subject_copy, from, to, size);
     MUST(cudaMemcpy(from, in, size, cudaMemcpyHostToDevice));
-    kernel_launch(&kernel, memory, size, NULL);
+    kernel_launch(&kernel, &subject_copy, from, to, size, NULL);
     MUST(cudaMemcpy(out, to, size, cudaMemcpyDeviceToHost));
 }
 

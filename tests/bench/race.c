@@ -27,7 +27,7 @@ struct arena {
 
 static char *array_of(const struct arena *arena, uint32_t i)
 {
-    return arena->device + 2 * KERNEL_HEADER_SIZE + (size_t)i * RACE_SIZE;
+    return arena->device + (size_t)i * RACE_SIZE;
 }
 
 static uint8_t *allocate_pinned(void)
@@ -46,15 +46,11 @@ static void prepare(struct arena *ret_arena)
     ret_arena->in = allocate_pinned();
     ret_arena->out = allocate_pinned();
     subject_fill(ret_arena->in, RACE_SIZE);
-    MUST(cudaMalloc(&device, 2 * KERNEL_HEADER_SIZE + 3 * RACE_SIZE));
-    MUST(cudaMemset(device, POISON, 2 * KERNEL_HEADER_SIZE + 3 * RACE_SIZE));
+    MUST(cudaMalloc(&device, 3 * RACE_SIZE));
+    MUST(cudaMemset(device, POISON, 3 * RACE_SIZE));
     ret_arena->device = device;
     kernel_load(&subject_iterate_long, &ret_arena->writer);
     kernel_load(&subject_copy, &ret_arena->reader);
-    kernel_write_header(ret_arena->device, &subject_iterate_long, array_of(ret_arena, 0),
-                        array_of(ret_arena, 1), RACE_SIZE);
-    kernel_write_header(ret_arena->device + KERNEL_HEADER_SIZE, &subject_copy,
-                        array_of(ret_arena, 1), array_of(ret_arena, 2), RACE_SIZE);
     for (size_t i = 0; i < ARRAY_SIZE(ret_arena->streams); i++) {
         MUST(cudaStreamCreateWithFlags(&ret_arena->streams[i], cudaStreamNonBlocking));
     }
@@ -70,12 +66,14 @@ static size_t run(const struct race *race)
     prepare(&arena);
     MUST(cudaMemcpyAsync(array_of(&arena, 0), arena.in, RACE_SIZE, cudaMemcpyHostToDevice,
                          arena.streams[0]));
-    kernel_launch(&arena.writer, arena.device, RACE_SIZE, arena.streams[0]);
+    kernel_launch(&arena.writer, &subject_iterate_long, array_of(&arena, 0), array_of(&arena, 1),
+                  RACE_SIZE, arena.streams[0]);
     if (race->has_event) {
         MUST(cudaEventRecord(arena.written, arena.streams[0]));
         MUST(cudaStreamWaitEvent(arena.streams[1], arena.written, 0));
     }
-    kernel_launch(&arena.reader, arena.device + KERNEL_HEADER_SIZE, RACE_SIZE, arena.streams[1]);
+    kernel_launch(&arena.reader, &subject_copy, array_of(&arena, 1), array_of(&arena, 2), RACE_SIZE,
+                  arena.streams[1]);
     MUST(cudaMemcpyAsync(arena.out, array_of(&arena, 2), RACE_SIZE, cudaMemcpyDeviceToHost,
                          arena.streams[1]));
     MUST(cudaDeviceSynchronize());

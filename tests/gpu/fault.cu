@@ -21,7 +21,9 @@ struct fault_params {
 GP_INLINE void fault_happen(const struct fault_params *params, uint8_t *out, size_t i)
 {
     if (params->kind == FAULT_ENDLESS) {
-        while (GP_LOAD(params->kind) == FAULT_ENDLESS) {
+        const volatile uint8_t *at = &out[i]; /* nobody else writes there, but nvcc must look */
+
+        while (*at == *at) {
         }
     } else if (i != 0) {
         return;

@@ -23,7 +23,7 @@
 #define MAPPED_NS    (8 * US)   /* a mapped kernel, launch to noticed: 7.7 */
 #define HOP_NS       (2 * US)   /* until the front end knows */
 #define SLOTS        8u         /* CUDA_SLOTS ... */
-#define BULK_SLOTS   4u         /* ... and CUDA_BULK_SLOTS */
+#define BULK_SLOTS   4u         /* ... and CUDA_LARGE_SLOTS */
 #define BULK_BYTES   (32 * MIB) /* what the worker announces */
 
 static void append(struct sim_work **first, struct sim_work **last, struct sim_work *work)

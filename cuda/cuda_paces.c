@@ -1,0 +1,45 @@
+/*
+ * Paces: one place for each value of a hash of op, kind and parameters.
+ */
+#include "cuda/cuda_paces.h"
+
+#include <stddef.h>
+
+#define NEW_WEIGHT 0.25 /* of the newest launch in the average; not tuned */
+
+/* FNV-1a, 64 bits. */
+static uint64_t key_of(const struct device_work *work)
+{
+    uint64_t key = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < sizeof(work->params); i++) {
+        key = (key ^ work->params[i]) * UINT64_C(0x100000001b3);
+    }
+    key = (key ^ work->op) * UINT64_C(0x100000001b3);
+    return (key ^ work->kind) * UINT64_C(0x100000001b3);
+}
+
+bool cuda_paces_exceeds(const struct cuda_paces *paces, const struct device_work *work,
+                        uint64_t bytes, uint64_t limit_ns)
+{
+    uint64_t key = key_of(work);
+
+    return paces->all[key % CUDA_PACES].key == key &&
+           paces->all[key % CUDA_PACES].ns_per_byte * (double)bytes > (double)limit_ns;
+}
+
+void cuda_paces_note(struct cuda_paces *paces, const struct device_work *work, uint64_t bytes,
+                     uint64_t device_ns)
+{
+    uint64_t key = key_of(work);
+    double pace = (double)device_ns / (double)bytes;
+
+    if (paces->all[key % CUDA_PACES].key == key) {
+        double *known = &paces->all[key % CUDA_PACES].ns_per_byte;
+
+        *known += NEW_WEIGHT * (pace - *known);
+    } else {
+        paces->all[key % CUDA_PACES].key = key;
+        paces->all[key % CUDA_PACES].ns_per_byte = pace;
+    }
+}
