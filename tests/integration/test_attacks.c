@@ -214,7 +214,7 @@ static void test_trickles_end_and_slow_clients_do_not(void)
 /* ---- descriptors --------------------------------------------------------------------------- */
 
 /* A whole ping with these descriptors on its first byte.  False: the kernel did not take them. */
-static bool send_descriptors(struct wire *wire, const int *fds, unsigned n)
+static bool send_descriptors(int fd, const int *fds, unsigned n)
 {
     char control[CMSG_SPACE(253 * sizeof(int))] = {0};
     struct iovec iov = {.iov_base = "\x94\x00\x01\xa4ping\x90", .iov_len = 9};
@@ -228,7 +228,47 @@ static bool send_descriptors(struct wire *wire, const int *fds, unsigned n)
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(n * sizeof(int));
     memcpy(CMSG_DATA(header), fds, n * sizeof(int));
-    return sendmsg(wire_fd(wire), &message, MSG_NOSIGNAL) == 9;
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == 9;
+}
+
+static int connect_plain(const char *socket_path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    strncpy(address.sun_path, socket_path, sizeof(address.sun_path) - 1);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* So many connections, each with a descriptor or two, and gone again: the daemon keeps none. */
+static void test_a_hundred_thousand_descriptors(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *other = wire_connect(harness_socket(daemon));
+    int fds[2];
+
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    wire_check_works(other);
+    for (unsigned i = 0; i < 100000; i++) {
+        int fd = connect_plain(harness_socket(daemon));
+
+        if (fd < 0) { /* its backlog is full */
+            wire_check_works(other);
+            continue;
+        }
+        send_descriptors(fd, fds, 1 + i % 2);
+        close(fd);
+        if (i % 1000 == 0) {
+            wire_check_works(other);
+        }
+    }
+    close(fds[0]);
+    close(fds[1]);
+    check_idle(other); /* and the harness counts the daemon's descriptors at the end */
 }
 
 static void test_descriptors_of_every_kind(void)
@@ -251,9 +291,9 @@ static void test_descriptors_of_every_kind(void)
     wire_check_works(other);
     for (unsigned i = 0; i < 70; i++) {
         struct wire *wire = wire_connect(harness_socket(daemon));
-        bool is_sent = i % 10 == 0   ? send_descriptors(wire, many, 253)
-                       : i % 10 == 1 ? send_descriptors(wire, many, 2)
-                                     : send_descriptors(wire, &kinds[i % 7], 1);
+        bool is_sent = i % 10 == 0   ? send_descriptors(wire_fd(wire), many, 253)
+                       : i % 10 == 1 ? send_descriptors(wire_fd(wire), many, 2)
+                                     : send_descriptors(wire_fd(wire), &kinds[i % 7], 1);
 
         if (is_sent) {
             wire_eof(wire);
@@ -269,19 +309,6 @@ static void test_descriptors_of_every_kind(void)
 }
 
 /* ---- connections --------------------------------------------------------------------------- */
-
-static int connect_plain(const char *socket_path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    strncpy(address.sun_path, socket_path, sizeof(address.sun_path) - 1);
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
 
 static struct rlimit own_limit;
 
@@ -488,7 +515,8 @@ static void test_two_processes_on_one_connection(void)
 
 CHECK_MAIN(CHECK_TEST(test_a_hundred_clients_that_never_read),
            CHECK_TEST(test_trickles_end_and_slow_clients_do_not),
-           CHECK_TEST(test_descriptors_of_every_kind), CHECK_TEST(test_twenty_thousand_connections),
-           CHECK_TEST(test_descriptors_run_out),
+           CHECK_TEST(test_descriptors_of_every_kind),
+           CHECK_TEST(test_a_hundred_thousand_descriptors),
+           CHECK_TEST(test_twenty_thousand_connections), CHECK_TEST(test_descriptors_run_out),
            CHECK_TEST(test_a_flood_of_errors_is_none_of_the_log),
            CHECK_TEST(test_two_processes_on_one_connection))
