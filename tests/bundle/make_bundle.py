@@ -23,7 +23,7 @@ SYSTEM_LIBRARIES = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|resolv|cu
 SUITES = ("gpu", "integration", "ops", "unit")
 DOCUMENTS = ("LICENSE", "README.md", "proto/PROTOCOL.md")
 SCRIPTS = ("tests/bench/reach.sh", "tests/bench/rings.sh", "tests/bench/urgent.sh")
-MODULES = ("tests/daemon_socket.py",)  # that tests in Python import
+MODULES = ("tests/daemon_socket.py", "tests/systemd/tap.py")  # that tests in Python import
 
 
 class Bundle:

@@ -97,6 +97,16 @@ def every_library_is_in_it_or_the_systems():
         tap.equal((program.name, strange), (program.name, {}))
 
 
+def every_program_and_module_is_in_it():
+    for place in re.findall(r'"\$here"/(\S+)', (bundle / "tests/plan").read_text()):
+        tap.equal((place, (bundle / place).exists()), (place, True))
+    for test in sorted(bundle.rglob("*.py")):
+        for name in re.findall(r"^import (\w+)$", test.read_text(), re.M):
+            missing = [str(module) for module in TESTS.rglob(f"{name}.py")
+                       if not (bundle / "tests" / module.relative_to(TESTS)).is_file()]
+            tap.equal((test.name, missing), (test.name, []))
+
+
 def a_worker_needs_only_the_c_library():
     for worker in (bundle / "libexec/gpupipe").iterdir():
         needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", worker))
@@ -273,7 +283,8 @@ def it_takes_its_tests_with_it():
 
 tap.main([it_is_made_and_unpacked_elsewhere, it_is_small, every_test_is_in_it,
           the_faulty_worker_is_for_its_own_daemon_alone, every_library_is_in_it_or_the_systems,
-          a_worker_needs_only_the_c_library, nothing_leads_back_to_the_build,
+          every_program_and_module_is_in_it, a_worker_needs_only_the_c_library,
+          nothing_leads_back_to_the_build,
           programs_say_what_they_are, the_daemon_works_there,
           a_program_is_built_with_what_is_in_it, the_readmes_commands_work,
           its_tests_pass, whatever_goes_wrong_is_a_failure, what_has_no_time_left_is_a_failure,
