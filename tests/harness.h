@@ -54,6 +54,9 @@ void harness_launch(struct harness *harness, const char *const *options);
         harness_;                                                                                  \
     })
 
+/* For harness_start(), in a story that is about the CPU backend. */
+#define HARNESS_ON_CPU "--backend", "cpu", "--devices", "cpu0"
+
 /* Before the launch: it finds this program where it looks first for the worker of this backend. */
 void harness_place_worker(struct harness *harness, const char *backend, const char *program);
 

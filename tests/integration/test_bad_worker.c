@@ -201,7 +201,9 @@ static void test_results_that_cannot_be(void)
         {.state = RESULT_DONE, .status = STATUS_OK, .out_size = {SIZE - 1}},
         {.state = RESULT_DONE, .status = STATUS_OK, .out_size = {UINT32_MAX}},
     };
+    char where[64];
 
+    snprintf(where, sizeof(where), "op copy on device %s0", harness_backend());
     for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {
         printf("# result %u\n", i);
         start();
@@ -209,7 +211,7 @@ static void test_results_that_cannot_be(void)
         uint32_t run = send_run();
         *result_slot(0) = rows[i];
         announce((struct done_entry){.queue = PRIORITY_NORMAL, .first = 0, .count = 1}, 1);
-        wire_error_is(wire, run, "INTERNAL", "op copy on device cpu0");
+        wire_error_is(wire, run, "INTERNAL", where);
         kill(worker, SIGCONT); /* it does the work, and is the second to say so */
         kill(worker, SIGKILL);
         await_next_worker(worker);

@@ -108,9 +108,10 @@ static void test_bulk_waits_for_normal_and_is_not_starved(void)
     CHECK_LT(n_bulk_before_last_normal, N_PUSHES);
 }
 
+/* On the CPU, whose bound is known here: two chunks for each thread. */
 static void test_bulk_in_flight_is_bounded(void)
 {
-    struct harness *daemon = harness_start("--pinned-pool", "256M");
+    struct harness *daemon = harness_start(HARNESS_ON_CPU, "--pinned-pool", "256M");
     struct wire *wire = wire_connect(harness_socket(daemon));
     struct wire *watcher = wire_connect(harness_socket(daemon));
     int64_t n_most = 0;
@@ -130,7 +131,7 @@ static void test_bulk_in_flight_is_bounded(void)
         wire_notification(wire, "job.result");
     }
     printf("# at most %d chunks were in flight\n", (int)n_most);
-    CHECK_LE(n_most, 2 * sysconf(_SC_NPROCESSORS_ONLN)); /* the CPU worker's bulk_chunks */
+    CHECK_LE(n_most, 2 * sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 /* out = x + v, v starting as x and n times v * 0.5 + 1: see README, The ops. */
@@ -163,13 +164,14 @@ static int64_t n_chunks_of(struct wire *wire, const float *in, size_t n)
 
 /*
  * Nothing interrupts a chunk that is being computed, so one of a slow op is small: these take a
- * second of one core together.  The same with other parameters would be another op.
+ * second of one core together.  The same with other parameters would be another op.  On the CPU, as
+ * a GPU's chunks are never so small that part of it would be idle.
  */
 static void test_chunks_of_slow_ops_are_small(void)
 {
     enum { N = 65536 };
     static float in[N];
-    struct harness *daemon = harness_start();
+    struct harness *daemon = harness_start(HARNESS_ON_CPU);
     struct wire *wire = wire_connect(harness_socket(daemon));
     int64_t n_slow, before;
 

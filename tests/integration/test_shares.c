@@ -490,7 +490,7 @@ static void test_too_much_urgent_work_runs_as_normal(void)
 {
     enum { N_RUNS = 20 };
     static const char run[] = "['iterate', {n: 30000}, {priority: 'urgent'}, [<16384>]]";
-    struct harness *daemon = START_FOR_ALL("--backend", "cpu");
+    struct harness *daemon = START_FOR_ALL(HARNESS_ON_CPU);
     struct wire *one = connect_as(daemon, ONE);
     struct wire *other = connect_as(daemon, OTHER);
     msgpack_sbuffer buffer;
