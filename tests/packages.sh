@@ -8,8 +8,8 @@
 
 packages_build="gcc libc6-dev meson ninja-build pkg-config python3
     libjansson-dev libmsgpack-dev libsmartcols-dev libsystemd-dev libuv1-dev nettle-dev"
-packages_test="clang clang-format g++ libclang-rt-14-dev libparasail-dev libssl-dev neovim
-    par2 python3-msgpack python3-numpy python3-pil valgrind xz-utils"
+packages_test="chrpath clang clang-format g++ libclang-rt-14-dev libparasail-dev libssl-dev
+    neovim par2 python3-msgpack python3-numpy python3-pil valgrind xz-utils"
 packages_demo="python3-numpy"
 
 # The same on Ubuntu 24.04: untested.

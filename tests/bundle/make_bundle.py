@@ -26,6 +26,16 @@ SCRIPTS = ("tests/bench/reach.sh", "tests/bench/rings.sh", "tests/bench/urgent.s
 MODULES = ("tests/daemon_socket.py", "tests/systemd/tap.py")  # that tests in Python import
 
 
+def drop_absolute_places(executable):
+    """Of its libraries, as a library outside the system's folders brings them: they lead back."""
+    listed = subprocess.run(["chrpath", "--list", executable], capture_output=True, text=True)
+    places = listed.stdout.strip().partition("PATH=")[2].split(":")
+    kept = [place for place in places if not place.startswith("/")]
+    if kept != places:
+        subprocess.run(["chrpath", "--replace", ":".join(kept), executable], check=True,
+                       capture_output=True)
+
+
 class Bundle:
     def __init__(self, source, build, folder):
         self.source, self.build, self.folder = source, build, folder
@@ -51,6 +61,7 @@ class Bundle:
     def add_executable(self, executable):
         target = self.add(executable, self.place_of(executable))
         subprocess.run(["strip", target], check=True)
+        drop_absolute_places(target)
         self.executables.append(executable)
 
     def add_libraries(self):
