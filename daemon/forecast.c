@@ -56,8 +56,9 @@ uint64_t forecast_cost(const struct scheduler_rate *rate, uint64_t n_records, ui
 static double used_by(const struct scheduler *scheduler, const struct scheduler_user *user)
 {
     double least = (double)scheduler->used_ns - (double)SCHEDULER_CATCH_UP;
+    double used_ns = (double)user->used_ns;
 
-    return user->n_turns == 0 ? MAX((double)user->used_ns, least) : (double)user->used_ns;
+    return (user->n_turns == 0 ? MAX(used_ns, least) : used_ns) + (double)user->unpaid_ns;
 }
 
 bool forecast_begin(struct forecast *forecast, const struct scheduler *scheduler,
@@ -159,7 +160,7 @@ static double demand_beside(const struct forecast *forecast, double in_ns)
 
     for (struct scheduler_user *user = forecast->others; user != NULL; user = user->forecast_next) {
         double rate = of_late(forecast, &user->usage[priority]);
-        double lead_ns = forecast->own_used_ns + allowed_ns - (double)user->used_ns;
+        double lead_ns = forecast->own_used_ns + allowed_ns - used_by(forecast->scheduler, user);
 
         demand_ns += lead_ns > 0 ? MIN(user->forecast_ns + rate * new_ns, lead_ns) : 0;
         rest -= rate;

@@ -385,6 +385,7 @@ void scheduler_issued(struct scheduler *scheduler, struct flow *flow,
     } else {
         turns_go_on(scheduler, flow);
     }
+    flow->user->unpaid_ns += cost_ns - paid_ns(cost_ns);
     turns_pay(scheduler, flow->user, paid_ns(cost_ns));
     if (place->priority == PRIORITY_URGENT) {
         turns_pay_urgent(scheduler, flow->user, paid_ns(cost_ns));
@@ -432,6 +433,7 @@ static void settle_use(struct scheduler *scheduler, const struct scheduler_charg
     load_of(scheduler, &charge->place)->used_ns += device_ns;
     charge->flow->user->had_ns += device_ns;
     charge->flow->user->n_bytes -= charge->size;
+    charge->flow->user->unpaid_ns -= charge->cost_ns - paid_ns(charge->cost_ns);
 }
 
 /* How much is left of what was: straight to nothing, but in many steps as an exponential does. */

@@ -106,6 +106,7 @@ struct scheduler_turn {
 struct scheduler_user {
     uint64_t used_ns;      /* device time, on a scale that all users share */
     int64_t correction_ns; /* still to be added */
+    uint64_t unpaid_ns;    /* estimated, of what it has in flight: it pays when it was measured */
     uint32_t n_turns;      /* that have flows */
     uint32_t n_in_flight;
     uint64_t n_bytes; /* of them */
