@@ -31,8 +31,9 @@ def pack(value):
 
 def requests():
     options = {"priority": "urgent", "deadline_ns": 10**9, "require": "gpu", "tail": "short",
-               "device": "cuda1", "timing": True, "consts": [1, 2**53 - 1]}
-    job = dict(options, window=64, max_push=1 << 20, ordered=False)
+               "device": "cuda1", "timing": True, "admit": True, "after": [1, LONG],
+               "consts": [1, 2**53 - 1]}
+    job = dict(options, window=64, max_push=1 << 20, ordered=False, total=1 << 40)
     many = {f"p{i}": i for i in range(17)}
     good = {
         "hello": [[], [NIL], [{"program": "x\n", "api": 3, "errors": "structured"}],
@@ -43,7 +44,8 @@ def requests():
                            [b"1234", "5678"]], ["copy", NIL, NIL, NIL]],
         "job.open": [["sum"], ["sha256", {"block": 4096}, job], ["sum", {}, {"ordered": True}]],
         "job.push": [[1, 2], [1, 2, {"n": 3}, [b"abc"]], [2**53 - 1, 0, {}, []],
-                     [1, 2, {"n": 3, "out": [[5, 64, 12]]}, [[5, 0, 3], [5, 128, 3]]]],
+                     [1, 2, {"n": 3, "out": [[5, 64, 12]]}, [[5, 0, 3], [5, 128, 3]]],
+                     [1, 2, {"deadline_ns": 10**9}, [b"abc"]]],
         "job.close": [[1]],
         "job.cancel": [[2**53 - 1]],
         "job.list": [[], [{"all": True}], [{"all": False}]],
@@ -97,6 +99,8 @@ STATS = ("uptime_ns sessions sessions_total jobs jobs_total runs_total pushes_to
          "bytes_in pool_size").split()
 BY = {"backend": "cpu", "device": "cpu0", "priority": "bulk", "path": "inline"}
 TIMING = {"queue_ns": 1, "in_ns": 2, "compute_ns": 3, "out_ns": 4}
+LOAD = {"waiting": 1, "waiting_size": 2, "oldest_ns": 3, "in_flight": 4, "in_flight_size": 5,
+        "device_ns": 6}
 OP = {"name": "blend", "doc": "Blends.", "kind": "reduce", "leaf": 1024, "min_parallel": 64,
       "tolerance": 1.5, "tail": ["error", "zero", "later", 5], "backends": ["cpu"],
       "in": [{"name": "x", "dtype": "f32", "shape": []},
@@ -117,17 +121,20 @@ def responses():
         "hello": {"version": "0.1.0", "api_level": 1, "api_compatible": 1, "epoch": 2**52,
                   "rights": "user", "backend": "cpu", "limits": {"head": 65536}, "later": [1]},
         "run": dict(BY, n=3, timing=TIMING, out=[b"abc", b"d"]),
-        "job-opened": {"job": 1, "credit": 3, "max_push": 1 << 22, "push_multiple": 1024,
-                       "in_size": [4, 4], "out_size": [8]},
+        "job-opened": {"job": 1, "token": LONG, "credit": 3, "max_push": 1 << 22,
+                       "push_multiple": 1024, "in_size": [4, 4], "out_size": [8]},
         "job-closed": {"pushed": 3},
         "const": {"const": 5, "sha256": "0123456789abcdef" * 4},
         "ring-opened": {"ring": 1, "size": 1 << 26, "layout": 1, "sq": 192, "cq": 65792,
                         "entries": 1024, "align": 64},
         "job-state": {"state": "cancelled"},
-        "stats": dict({key: 3**i for i, key in enumerate(STATS)}, version="0.1.0", backend="cpu"),
+        "stats": dict({key: 3**i for i, key in enumerate(STATS)}, version="0.1.0", backend="cpu",
+                      queues=[dict(LOAD, priority="bulk", places=4)],
+                      devices=[dict(LOAD, device="cpu0")],
+                      users=[dict(LOAD, uid=1000, places=4, urgent_left_ns=-5)]),
         "op-list": [OP, dict(OP, kind="map")],
         "job-list": [{"job": 1, "op": "sum", "state": "open", "priority": "normal", "pushed": 2,
-                      "done": 1}],
+                      "done": 1, "held": 2, "token": LONG}],
         "device-list": [{"device": "cpu0", "name": "A CPU", "uuid": "", "state": "ready",
                          "backend": "cpu", "reason": "", "numa": -1, "memory": 1 << 40}],
         "nil": NIL, "empty": {}, "empty-list": [],
@@ -139,19 +146,22 @@ def responses():
            {"job": 1, "credit": 1, "max_push": 1, "in_size": {}},
            {"state": "lost"}, [{"device": LONG * 2}], [{"device": "x", "numa": 2**31}],
            [{"device": "x", "numa": "0"}], [{}], [5], [dict(OP, kind="flat")],
-           {"const": -1}, {"const": 5}, {"const": 5, "sha256": "0" * 65}, [dict(OP, const=[{}])], [dict(OP, const=[OP["in"][0]] * 3)],
+           {"const": -1}, {"const": 5}, {"const": 5, "sha256": "0" * 65}, [dict(OP, const=[{}])],
+           [dict(OP, const=[OP["in"][0]] * 3)],
            [dict(OP, tail=5)], [dict(OP, tolerance="x")], [dict(OP, tolerance=3)],
            [dict(OP, out=[{"name": "z", "dtype": "u8", "shape": [0]}])],
            [dict(OP, params=[{"name": "p", "type": "choice", "default": "x"}])],
            [dict(OP, params=[{"name": "p", "type": "choice"}])],
-           [dict(OP, params=[{"name": "p", "type": "f32", "min": "low"}])]]
+           [dict(OP, params=[{"name": "p", "type": "f32", "min": "low"}])],
+           {"queues": [LOAD]}, {"devices": [{"device": "cpu0"}] * 33}, {"users": [{"uid": -1}]}]
     for name, result in good.items():
         yield f"result-{name}", pack([1, 7, NIL, result])
     for number, result in enumerate(bad):
         yield f"bad-result-{number}", pack([1, 7, NIL, result])
     errors = ["RANGE: too much", "NEW: later", "", ["SEQ", "why", {"field": "seq", "retry_ms": 9}],
               ["QUOTA", "why", {"limit": "jobs", "used": 64, "max": 64}],
-              ["NEW", "why"], ["SEQ", 5, 6], [], {}]
+              ["NEW", "why"], ["SEQ", 5, 6], [], {},
+              ["DEADLINE", "why", {"predicted_ns": 10**9, "done": 3}]]
     for number, error in enumerate(errors):
         yield f"error-{number}", pack([1, 7, error, NIL])
     for number, end in enumerate([{"out": [b"abc"]}, {"error": errors[0]}, {"error": errors[3]},
