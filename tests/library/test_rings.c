@@ -648,11 +648,6 @@ static void test_a_closed_connection_breaks_no_ring(void)
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "rings_broken"), 0);
 }
 
-static void set_limit(struct rlimit *limit)
-{
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, limit), 0);
-}
-
 static void restore_limit(void *limit)
 {
     setrlimit(RLIMIT_NOFILE, limit);
@@ -679,10 +674,10 @@ static void test_a_program_that_may_open_no_more_files(void)
         CHECK_GT(free_fd, 0);
         close(free_fd);
         few = (struct rlimit){(rlim_t)free_fd + n_left, usual->rlim_max};
-        set_limit(&few);
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
         CHECK_EQ(gpupipe_ring_open(&ring, gpupipe, MIB, NULL), GPUPIPE_ERROR_OUT_OF_MEMORY);
         CHECK_HAS(gpupipe_last_error(gpupipe)->message, "this process has too many open");
-        set_limit(usual);
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, usual), 0);
         check_saxpy_run(1000, "inline");
         HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "rings") == 0);
     }
