@@ -228,38 +228,47 @@ static int stage_out(const struct cuda_kernels *kernels, const struct cuda_slot 
 
 /* ---- copies -------------------------------------------------------------------------------- */
 
-static int copy(void *to, const void *from, uint64_t size, enum cudaMemcpyKind direction,
-                cudaStream_t stream, struct cuda_trouble *ret_trouble)
+struct transfer {
+    void *to;
+    const void *from;
+    uint64_t size;
+};
+
+/* Input or output number i, counted through all works. */
+static struct transfer transfer_at(const struct cuda_slot *slot, bool is_in, uint32_t i)
 {
-    return size == 0 ? 0
-                     : CUDA_CHECK(cudaMemcpyAsync(to, from, size, direction, stream), ret_trouble);
-}
+    const struct device_array *array;
 
-static int copy_in(const struct cuda_slot *slot, cudaStream_t stream,
-                   struct cuda_trouble *ret_trouble)
-{
-    int error = 0;
-
-    for (uint32_t i = 0; i < slot->n_works * LIMIT_IN && error == 0; i++) {
-        const struct device_array *array = &slot->works[i / LIMIT_IN].in[i % LIMIT_IN];
-        const void *place = slot->window->table[i / LIMIT_IN].in[i % LIMIT_IN];
-
-        error = copy((void *)place, array->base, array->size, cudaMemcpyHostToDevice, stream,
-                     ret_trouble);
+    if (is_in) {
+        array = &slot->works[i / LIMIT_IN].in[i % LIMIT_IN];
+        return (struct transfer){(void *)slot->window->table[i / LIMIT_IN].in[i % LIMIT_IN],
+                                 array->base, array->size};
     }
-    return error;
+    array = &slot->works[i / LIMIT_OUT].out[i % LIMIT_OUT];
+    return (struct transfer){array->base, slot->window->table[i / LIMIT_OUT].out[i % LIMIT_OUT],
+                             array->size};
 }
 
-static int copy_out(const struct cuda_slot *slot, cudaStream_t stream,
-                    struct cuda_trouble *ret_trouble)
+/* The next array; the step is over with the last one that has bytes. */
+static int copy_next(struct cuda_slot *slot, bool is_in, cudaStream_t stream,
+                     struct cuda_trouble *ret_trouble)
 {
+    const uint32_t n = slot->n_works * (is_in ? LIMIT_IN : LIMIT_OUT);
+    const struct transfer next = transfer_at(slot, is_in, slot->n_copied);
     int error = 0;
 
-    for (uint32_t i = 0; i < slot->n_works * LIMIT_OUT && error == 0; i++) {
-        const struct device_array *array = &slot->works[i / LIMIT_OUT].out[i % LIMIT_OUT];
-        const void *place = slot->window->table[i / LIMIT_OUT].out[i % LIMIT_OUT];
-
-        error = copy(array->base, place, array->size, cudaMemcpyDeviceToHost, stream, ret_trouble);
+    if (next.size > 0) {
+        error = CUDA_CHECK(cudaMemcpyAsync(next.to, next.from, next.size,
+                                           is_in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                                           stream),
+                           ret_trouble);
+    }
+    do {
+        slot->n_copied++;
+    } while (slot->n_copied < n && transfer_at(slot, is_in, slot->n_copied).size == 0);
+    if (slot->n_copied == n) {
+        slot->n_copied = 0;
+        slot->step++;
     }
     return error;
 }
@@ -282,8 +291,8 @@ static bool has_output(const struct cuda_slot *slot)
     return slot->works[0].out[0].size > 0;
 }
 
-static int begin(const struct cuda_kernels *kernels, struct cuda_consts *consts,
-                 struct cuda_slot *slot, cudaStream_t stream, struct cuda_trouble *ret_trouble)
+static int begin(struct cuda_consts *consts, struct cuda_slot *slot, cudaStream_t stream,
+                 struct cuda_trouble *ret_trouble)
 {
     int error = 0;
 
@@ -299,12 +308,18 @@ static int begin(const struct cuda_kernels *kernels, struct cuda_consts *consts,
         slot->largest = write_table(slot);
         error = mark(slot, CUDA_COPY_IN, stream, ret_trouble);
     }
-    if (error == 0 && slot->way == CUDA_COPIED) {
-        error = copy_in(slot, stream, ret_trouble);
-    } else if (error == 0 && slot->way == CUDA_STAGED) {
-        error = stage_in(kernels, slot, stream, ret_trouble);
-    }
+    slot->step++;
     return error;
+}
+
+static int bring_in(const struct cuda_kernels *kernels, struct cuda_slot *slot, cudaStream_t stream,
+                    struct cuda_trouble *ret_trouble)
+{
+    if (slot->way == CUDA_COPIED) {
+        return copy_next(slot, true, stream, ret_trouble);
+    }
+    slot->step++;
+    return slot->way == CUDA_STAGED ? stage_in(kernels, slot, stream, ret_trouble) : 0;
 }
 
 static int go_on(const struct cuda_kernels *kernels, struct cuda_slot *slot, cudaStream_t stream,
@@ -312,23 +327,26 @@ static int go_on(const struct cuda_kernels *kernels, struct cuda_slot *slot, cud
 {
     int error = mark(slot, CUDA_COMPUTE, stream, ret_trouble);
 
+    slot->step++;
     if (error == 0) {
         error = compute(kernels, slot, slot->largest, stream, ret_trouble);
     }
     return error == 0 ? mark(slot, CUDA_COPY_OUT, stream, ret_trouble) : error;
 }
 
-static int bring_out(const struct cuda_kernels *kernels, const struct cuda_slot *slot,
+static int bring_out(const struct cuda_kernels *kernels, struct cuda_slot *slot,
                      cudaStream_t stream, struct cuda_trouble *ret_trouble)
 {
     int error = 0;
 
     if (slot->way == CUDA_COPIED) {
-        error = copy_out(slot, stream, ret_trouble);
-    } else if (slot->way == CUDA_STAGED) {
-        error = stage_out(kernels, slot, stream, ret_trouble);
+        error = copy_next(slot, false, stream, ret_trouble);
+    } else {
+        slot->step++;
+        error = slot->way == CUDA_STAGED ? stage_out(kernels, slot, stream, ret_trouble) : 0;
     }
-    return error == 0 ? mark(slot, CUDA_STAGES, stream, ret_trouble) : error;
+    return error == 0 && slot->step == CUDA_STEP_END ? mark(slot, CUDA_STAGES, stream, ret_trouble)
+                                                     : error;
 }
 
 /* Whatever happened before. */
@@ -357,14 +375,14 @@ bool cuda_issue_step(const struct cuda_kernels *kernels, struct cuda_consts *con
                      struct cuda_slot *slot, cudaStream_t stream, int *ret_error, bool *ret_is_lost,
                      struct cuda_trouble *ret_trouble)
 {
-    const enum cuda_step step = slot->step;
-
     *ret_error = 0;
     *ret_is_lost = false;
-    slot->step++;
-    switch (step) {
+    switch (slot->step) {
+    case CUDA_STEP_BEGIN:
+        *ret_error = begin(consts, slot, stream, ret_trouble);
+        break;
     case CUDA_STEP_IN:
-        *ret_error = begin(kernels, consts, slot, stream, ret_trouble);
+        *ret_error = bring_in(kernels, slot, stream, ret_trouble);
         break;
     case CUDA_STEP_COMPUTE:
         *ret_error = go_on(kernels, slot, stream, ret_trouble);

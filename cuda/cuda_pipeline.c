@@ -64,7 +64,7 @@ struct cuda_pipeline {
     uint32_t n_in_flight[PRIORITY_COUNT]; /* issued and not polled */
     struct issuing issuing;
     bool has_more;   /* to issue, at once */
-    bool has_asked;  /* CUDA, in this poll, about work that is not urgent */
+    bool has_asked;  /* CUDA, since the last poll began, about work that is not urgent */
     uint32_t n_long; /* launches of long kernels in flight */
     struct cuda_paces paces;
     uint64_t urgent_ns; /* when urgent work was issued last; 0: never was any */
@@ -190,12 +190,16 @@ static bool issue_other(struct cuda_pipeline *pipeline)
 
 /*
  * Urgent first; work of a lower priority may begin while urgent work waits for a slot.  As long as
- * more urgent work is likely, not more than one call of CUDA for other work stands between two
- * looks for it: to issue a bulk chunk takes 10 us.
+ * more urgent work is likely, not more than one call of CUDA for other work, a question included,
+ * stands between two looks for it: to issue a bulk chunk takes 10 us.
  */
 static void issue_waiting(struct cuda_pipeline *pipeline)
 {
     issue_urgent(pipeline);
+    if (pipeline->has_asked && is_urgent_likely(pipeline)) {
+        pipeline->has_more = true; /* perhaps */
+        return;
+    }
     do {
         pipeline->has_more = issue_other(pipeline);
     } while (pipeline->has_more && !is_urgent_likely(pipeline));

@@ -1,7 +1,7 @@
 /*
  * CUDA pipeline: the hot path of the CUDA backend.  Work waits in one queue per priority until a
- * slot is free; then copy-in, kernel, copy-out and an event go to one stream at once, and the event
- * is asked for until it says done.  Launches on different streams overlap.
+ * slot is free; then its launch goes to one stream, at once or step by step, and is looked at until
+ * it is done.  Launches on different streams overlap.
  *
  * Threads: create and destroy on the control thread, all else on the data thread.
  */

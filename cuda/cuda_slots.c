@@ -159,7 +159,8 @@ struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priori
         slot->is_timed = false;
         slot->is_long = false;
         slot->tells_end = false;
-        slot->step = CUDA_STEP_IN;
+        slot->step = CUDA_STEP_BEGIN;
+        slot->n_copied = 0;
         slot->number++;
         slot->ask_ns = 0;
         memset(slot->consts, 0, sizeof(slot->consts));

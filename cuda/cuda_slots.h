@@ -55,7 +55,13 @@ struct cuda_window {
 enum cuda_stage { CUDA_COPY_IN, CUDA_COMPUTE, CUDA_COPY_OUT, CUDA_STAGES };
 
 /* What is issued of a launch next. */
-enum cuda_step { CUDA_STEP_IN, CUDA_STEP_COMPUTE, CUDA_STEP_OUT, CUDA_STEP_END };
+enum cuda_step {
+    CUDA_STEP_BEGIN, /* what it needs beside its arrays */
+    CUDA_STEP_IN,
+    CUDA_STEP_COMPUTE,
+    CUDA_STEP_OUT,
+    CUDA_STEP_END,
+};
 
 struct cuda_slot {
     enum cuda_kind kind;
@@ -69,8 +75,9 @@ struct cuda_slot {
     cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */
     enum cuda_way way;
     enum cuda_step step;
-    uint64_t largest; /* bytes of the largest array */
-    bool is_long;     /* its kernel fills the device for long */
+    uint32_t n_copied; /* arrays of this step that are behind us */
+    uint64_t largest;  /* bytes of the largest array */
+    bool is_long;      /* its kernel fills the device for long */
     bool is_timed;
     bool tells_end;  /* the last kernel writes `number` into the window */
     uint32_t number; /* of this launch */
