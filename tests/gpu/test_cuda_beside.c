@@ -1,0 +1,228 @@
+/*
+ * Urgent work beside other work: who goes first, which slots and multiprocessors each has, and how
+ * long urgent work has to wait while other work is issued and asked for.  Over a runtime of its own
+ * (runtime.h), so no GPU is needed.
+ */
+#include "proto/util.h"
+#include "tests/check.h"
+#include "tests/gpu/pipeline.h"
+#include "tests/gpu/runtime.h"
+
+#define LONG_NS 1000000u /* nothing that is not long takes so long */
+
+/* ---- beside urgent work --------------------------------------------------------------------- */
+
+static void test_bulk_alone_is_issued_at_once(void)
+{
+    struct device_work works[2] = {pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1),
+                                   pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1)};
+
+    pipeline_set_up();
+    pipeline_do_urgent();
+    runtime.ns += WORK_AWAKE_NS;
+    runtime_forget();
+    pipeline_issue(&works[0], 1);
+    pipeline_check_copied();
+    cuda_pipeline_wait(pipeline, -1);
+    CHECK_EQ(runtime_count(CALL_SLEEP), 1);
+    runtime_run();
+    pipeline_check_all(works, 1);
+}
+
+/* Issue these while urgent work comes between any two steps of it. */
+static void issue_in_steps(struct device_work *work, uint32_t n)
+{
+    uint32_t n_records = runtime_count(CALL_RECORD) + n;
+
+    pipeline_issue(work, n);
+    while (runtime_count(CALL_RECORD) < n_records) {
+        pipeline_check_none();
+        if (runtime_count(CALL_RECORD) < n_records) {
+            cuda_pipeline_wait(pipeline, -1);
+            CHECK_EQ(runtime_count(CALL_SLEEP), 0);
+            pipeline_do_urgent();
+        }
+    }
+}
+
+/* pipeline_poll() counts the calls. */
+static void test_bulk_in_steps(void)
+{
+    struct device_work works[] = {
+        pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1),
+        pipeline_mix(PRIORITY_BULK, 10, (struct mix_params){60000, 1}, MIX_IN),
+    };
+
+    pipeline_set_up();
+    pipeline_do_urgent();
+    for (uint32_t i = 0; i < ARRAY_SIZE(works); i++) {
+        issue_in_steps(&works[i], 1);
+    }
+    runtime_run();
+    runtime.ns += 1000000;
+    for (uint32_t i = 0; i < ARRAY_SIZE(works); i++, runtime.ns += 1000000) {
+        struct device_completion completion;
+
+        CHECK_EQ(pipeline_poll(&completion, 1), 1);
+        pipeline_check_good(&works[completion.cookie == works[1].cookie], &completion);
+    }
+}
+
+/* Works that share a launch have many arrays: still one call at a time. */
+static void test_narrow_bulk_in_steps(void)
+{
+    struct device_work works[6];
+
+    pipeline_set_up();
+    for (uint32_t i = 0; i < ARRAY_SIZE(works); i++) {
+        works[i] = pipeline_mix(PRIORITY_BULK, 10, (struct mix_params){20000, 1}, i % 4);
+    }
+    pipeline_do_urgent();
+    pipeline_issue(works, ARRAY_SIZE(works));
+    while (runtime_count(CALL_RECORD) == 0) {
+        pipeline_check_none();
+    }
+    CHECK_EQ(runtime_count(CALL_LAUNCH), 2);
+    runtime_run();
+    runtime.ns += WORK_AWAKE_NS;
+    pipeline_check_all(works, ARRAY_SIZE(works));
+}
+
+/* Of several bulk launches one is asked for in a poll, and none again and again. */
+static void test_patience(void)
+{
+    struct device_work works[3];
+
+    pipeline_set_up();
+    for (uint32_t i = 0; i < ARRAY_SIZE(works); i++) {
+        works[i] = pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1);
+    }
+    pipeline_issue(works, ARRAY_SIZE(works));
+    pipeline_do_urgent();
+    for (uint32_t turn = 0; turn < 3; turn++, runtime.ns += 1000000) {
+        runtime_forget();
+        for (uint32_t i = 1; i <= 10; i++) {
+            pipeline_check_none();
+            CHECK_LE(runtime_count(CALL_ASK_EVENT), MIN(i, (uint32_t)ARRAY_SIZE(works)));
+        }
+        CHECK_EQ(runtime_count(CALL_ASK_EVENT), ARRAY_SIZE(works));
+    }
+    runtime_run();
+    runtime.ns += WORK_AWAKE_NS;
+    pipeline_check_all(works, ARRAY_SIZE(works));
+}
+
+/* ---- who has which slots and streams -------------------------------------------------------- */
+
+static void test_slots(void)
+{
+    struct device_work large[CUDA_LARGE_SLOTS + 2], bulk[CUDA_LARGE_SLOTS + 2];
+    struct device_work small = pipeline_copy(PRIORITY_NORMAL, 10, 1);
+
+    pipeline_set_up();
+    for (uint32_t i = 0; i < ARRAY_SIZE(large); i++) {
+        large[i] = pipeline_copy(PRIORITY_NORMAL, CUDA_SMALL_SIZE, 1);
+        bulk[i] = pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1);
+    }
+    pipeline_issue(large, ARRAY_SIZE(large));
+    CHECK_EQ(runtime_count(CALL_LAUNCH), CUDA_LARGE_SLOTS);
+    pipeline_issue(bulk, ARRAY_SIZE(bulk));
+    CHECK_EQ(runtime_count(CALL_LAUNCH), 2 * CUDA_LARGE_SLOTS);
+    pipeline_do_urgent();
+    runtime.ns += WORK_AWAKE_NS;
+    runtime_run();
+    for (uint32_t n = 0; n < ARRAY_SIZE(large) + ARRAY_SIZE(bulk);) {
+        struct device_completion completions[PIPELINE_MOST];
+
+        n += pipeline_poll(completions, PIPELINE_MOST);
+        runtime_run();
+    }
+    for (uint32_t i = 0; i < ARRAY_SIZE(large); i++) {
+        pipeline_check_bytes(&large[i]);
+        pipeline_check_bytes(&bulk[i]);
+    }
+    pipeline_run(&small, 1);
+}
+
+/* Of the last launch. */
+static enum cuda_part last_part(void)
+{
+    return runtime_part(runtime_call(CALL_LAUNCH, runtime_count(CALL_LAUNCH) - 1)->stream);
+}
+
+static enum cuda_part part_of(struct device_work work)
+{
+    pipeline_issue(&work, 1);
+    return last_part();
+}
+
+/* Two bulk works, the first of which takes this long. */
+static void issue_long(uint64_t took_ns)
+{
+    struct device_work works[2] = {pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1),
+                                   pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1)};
+
+    pipeline_issue(&works[0], 1);
+    CHECK_EQ(last_part(), CUDA_WHOLE);
+    runtime_run();
+    runtime.ns += took_ns;
+    pipeline_check_all(works, 1);
+    pipeline_issue(&works[1], 1);
+}
+
+static void test_parts(void)
+{
+    struct device_completion completions[PIPELINE_MOST];
+
+    pipeline_set_up();
+    issue_long(LONG_NS);
+    CHECK_EQ(last_part(), CUDA_OTHERS);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_FEW);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, PIPELINE_SMALL + 1, 1)), CUDA_WHOLE);
+    runtime_run_priority(PIPELINE_URGENT);
+    CHECK_EQ(pipeline_poll(completions, PIPELINE_MOST), 2);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_FEW);
+    runtime_run();
+    runtime.ns += LONG_NS;
+    CHECK_EQ(pipeline_poll(completions, PIPELINE_MOST), 2);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_WHOLE);
+    runtime.ns += WORK_AWAKE_NS;
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1)), CUDA_OTHERS);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL / 2, 3)), CUDA_WHOLE);
+}
+
+static void test_quick_kernels_have_the_whole_device(void)
+{
+    pipeline_set_up();
+    issue_long(LONG_NS / 10);
+    CHECK_EQ(last_part(), CUDA_WHOLE);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_WHOLE);
+}
+
+static void check_no_parts(void)
+{
+    pipeline_create();
+    CHECK_EQ(runtime.n_contexts, 0);
+    issue_long(LONG_NS);
+    CHECK_EQ(last_part(), CUDA_WHOLE);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_WHOLE);
+}
+
+static void test_a_driver_without_parts(void)
+{
+    runtime_reset();
+    runtime.has_entry_points = false;
+    check_no_parts();
+}
+
+static void test_a_device_too_small_for_parts(void)
+{
+    runtime_reset();
+    runtime.n_processors = 40;
+    check_no_parts();
+}
+
+CHECK_MAIN(CHECK_TEST(test_bulk_alone_is_issued_at_once), CHECK_TEST(test_bulk_in_steps),
+           CHECK_TEST(test_narrow_bulk_in_steps), CHECK_TEST(test_patience), CHECK_TEST(test_slots),
+           CHECK_TEST(test_parts), CHECK_TEST(test_quick_kernels_have_the_whole_device),
+           CHECK_TEST(test_a_driver_without_parts), CHECK_TEST(test_a_device_too_small_for_parts))
