@@ -7,7 +7,12 @@ struct copy_params {
     uint32_t size; /* bytes of a record */
 };
 
+/* Bytes of a step.  On a CPU one: compilers know that loop, and clang does not vectorise others. */
+#ifdef __CUDACC__
 #define COPY_WORD 4
+#else
+#define COPY_WORD 1
+#endif
 
 GP_INLINE size_t copy_n_bytes(const struct copy_params *params, const struct op_chunk *chunk)
 {

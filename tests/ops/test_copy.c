@@ -46,5 +46,29 @@ static void test_no_chunks(void)
     op_copy.map(&size, NULL, 0);
 }
 
-CHECK_MAIN(CHECK_TEST(test_every_size), CHECK_TEST(test_the_largest_record),
-           CHECK_TEST(test_no_chunks))
+/* Wherever both arrays begin, and with any number of bytes: those and no others. */
+static void test_every_alignment(void)
+{
+    const uint32_t size = 1, most = 70, n_alignments = 16;
+    const size_t room = most + 2 * n_alignments;
+    uint8_t *in = buffer_create(room), *out = buffer_create(room), *expected = buffer_create(room);
+
+    for (uint32_t n = 0; n <= most; n++) {
+        for (uint32_t i = 0; i < n_alignments * n_alignments; i++) {
+            const uint32_t to = i / n_alignments;
+            const struct op_chunk chunk = {
+                .in = {in + i % n_alignments}, .out = {out + to}, .n_records = n};
+
+            random_fill(in, room);
+            random_fill(out, room);
+            memcpy(expected, out, room);
+            memcpy(expected + to, chunk.in[0], n);
+            op_copy.map(&size, &chunk, 1);
+            CHECK_MEM(out, expected, room);
+        }
+    }
+    buffer_free_all();
+}
+
+CHECK_MAIN(CHECK_TEST(test_every_size), CHECK_TEST(test_every_alignment),
+           CHECK_TEST(test_the_largest_record), CHECK_TEST(test_no_chunks))
