@@ -144,7 +144,8 @@ void pipeline_check_bytes(const struct device_work *work)
     }
     work->code->map(work->params, &chunk, 1);
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        bool is_right = memcmp(chunk.out[i], work->out[i].base, work->out[i].size) == 0;
+        bool is_right = work->out[i].size == 0 ||
+                        memcmp(chunk.out[i], work->out[i].base, work->out[i].size) == 0;
 
         free(chunk.out[i]);
         CHECK(is_right);
