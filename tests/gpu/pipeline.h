@@ -21,7 +21,9 @@ struct mix_params {
 };
 
 extern struct cuda_pipeline *pipeline; /* of the running test */
-extern struct op_chunk mix_chunk;      /* the last one that mix got */
+extern uint32_t pipeline_step; /* calls for other work that urgent work may stand behind: 1, if the
+                                * test does not say another number */
+extern struct op_chunk mix_chunk; /* the last one that mix got */
 
 /* runtime_reset(), and then a pipeline until the end of the test, which must have left nothing. */
 void pipeline_set_up(void);
@@ -40,8 +42,8 @@ struct device_work pipeline_mix(enum priority priority, uint32_t n_records,
                                 struct mix_params params, uint32_t missing);
 
 /*
- * As the pump does.  They check that, while urgent work is likely, no more than one call of CUDA
- * is for other work.
+ * As the pump does.  They check that, while urgent work is likely, no more than pipeline_step calls
+ * of CUDA are for other work.
  */
 void pipeline_issue(struct device_work *works, uint32_t n);
 uint32_t pipeline_poll(struct device_completion *ret_completions, uint32_t max);

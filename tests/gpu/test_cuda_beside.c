@@ -7,6 +7,9 @@
 #include "tests/check.h"
 #include "tests/gpu/pipeline.h"
 #include "tests/gpu/runtime.h"
+#include "tests/random.h"
+
+#include <string.h>
 
 #define LONG_NS 1000000u /* nothing that is not long takes so long */
 
@@ -222,7 +225,95 @@ static void test_a_device_too_small_for_parts(void)
     check_no_parts();
 }
 
-CHECK_MAIN(CHECK_TEST(test_bulk_alone_is_issued_at_once), CHECK_TEST(test_bulk_in_steps),
-           CHECK_TEST(test_narrow_bulk_in_steps), CHECK_TEST(test_patience), CHECK_TEST(test_slots),
-           CHECK_TEST(test_parts), CHECK_TEST(test_quick_kernels_have_the_whole_device),
+/* ---- all at once ----------------------------------------------------------------------------- */
+
+/* Works that are out, at places that never move. */
+struct out {
+    struct device_work works[400];
+    bool is_done[400];
+    uint32_t n, n_done;
+    struct device_array consts[3];
+};
+
+static struct device_work any_work(const struct out *out, enum priority priority)
+{
+    static const uint32_t most[] = {10, 1000, 100000};
+    const uint32_t n_records = (uint32_t)random_below(most[random_below(ARRAY_SIZE(most))]);
+    struct mix_params params = {1 + (uint32_t)random_below(3), (uint32_t)random_below(2)};
+    uint64_t id = random_below(ARRAY_SIZE(out->consts) + 1);
+    struct device_work work;
+
+    if (random_below(2) == 0) {
+        return pipeline_copy(priority, n_records, 1 + (uint32_t)random_below(8));
+    }
+    work = pipeline_mix(priority, n_records, params, (uint32_t)random_below(MIX_IN + 1));
+    work.is_timed = random_below(8) == 0;
+    if (id > 0) {
+        work.const_ids[0] = id;
+        work.consts[0] = out->consts[id - 1];
+    }
+    return work;
+}
+
+static void issue_some(struct out *out)
+{
+    enum priority priority = random_below(PRIORITY_COUNT);
+    uint64_t n = random_below(random_below(4) == 0 ? 20 : 3);
+
+    n = MIN(n, (uint64_t)cuda_pipeline_room(pipeline, priority));
+    n = MIN(n, (uint64_t)ARRAY_SIZE(out->works) - out->n);
+    for (uint32_t i = 0; i < n; i++) {
+        out->works[out->n + i] = any_work(out, priority);
+    }
+    pipeline_issue(&out->works[out->n], (uint32_t)n);
+    out->n += (uint32_t)n;
+}
+
+static void poll_any(struct out *out)
+{
+    struct device_completion completions[PIPELINE_MOST];
+    uint32_t n = pipeline_poll(completions, 1 + (uint32_t)random_below(PIPELINE_MOST));
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t w = 0;
+
+        while (w < out->n && out->works[w].cookie != completions[i].cookie) {
+            w++;
+        }
+        CHECK_LT(w, out->n);
+        CHECK(!out->is_done[w]);
+        out->is_done[w] = true;
+        out->n_done++;
+        pipeline_check_good(&out->works[w], &completions[i]);
+    }
+}
+
+/* Works of all kinds come, streams go on and time goes by in any order. */
+static void test_any_order(void)
+{
+    static const int levels[] = {PIPELINE_URGENT, PIPELINE_URGENT / 2, 0};
+    static struct out out;
+
+    memset(&out, 0, sizeof(out));
+    pipeline_set_up();
+    pipeline_step = RUNTIME_CALLS; /* constants are uploaded, stages timed */
+    for (uint32_t i = 0; i < ARRAY_SIZE(out.consts); i++) {
+        out.consts[i] = pipeline_array(1 + random_below(100));
+    }
+    while (out.n_done < ARRAY_SIZE(out.works)) {
+        runtime_forget();
+        issue_some(&out);
+        poll_any(&out);
+        runtime.task_ns = random_below(200000);
+        if (random_below(3) > 0) {
+            runtime_run_priority(levels[random_below(ARRAY_SIZE(levels))]);
+        }
+        runtime.ns += random_below(random_below(50) == 0 ? 2 * WORK_AWAKE_NS : 20000);
+    }
+}
+
+CHECK_MAIN(CHECK_TEST(test_any_order), CHECK_TEST(test_bulk_alone_is_issued_at_once),
+           CHECK_TEST(test_bulk_in_steps), CHECK_TEST(test_narrow_bulk_in_steps),
+           CHECK_TEST(test_patience), CHECK_TEST(test_slots), CHECK_TEST(test_parts),
+           CHECK_TEST(test_quick_kernels_have_the_whole_device),
            CHECK_TEST(test_a_driver_without_parts), CHECK_TEST(test_a_device_too_small_for_parts))
