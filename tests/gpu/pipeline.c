@@ -246,15 +246,12 @@ void pipeline_check_good(const struct device_work *work, const struct device_com
 void pipeline_do_urgent(void)
 {
     struct device_work work = pipeline_copy(PRIORITY_URGENT, 1 + (uint32_t)random_below(999), 1);
+    struct device_completion completion;
 
     pipeline_issue(&work, 1);
     runtime_run_priority(PIPELINE_URGENT);
-    for (struct device_completion completion;;) {
-        if (pipeline_poll(&completion, 1) == 1) {
-            pipeline_check_good(&work, &completion);
-            return;
-        }
-    }
+    CHECK_EQ(pipeline_poll(&completion, 1), 1);
+    pipeline_check_good(&work, &completion);
 }
 
 void pipeline_check_none(void)

@@ -213,6 +213,20 @@ static void give(cudaStream_t stream, const struct task *task)
     stream->tasks[stream->n_tasks++] = *task;
 }
 
+/* The error comes once. */
+static cudaError_t give_unless(cudaError_t *error, uint32_t *n_good, cudaStream_t stream,
+                               const struct task *task)
+{
+    cudaError_t refusal = *error;
+
+    if (refusal != cudaSuccess && (*n_good)-- == 0) {
+        *error = cudaSuccess;
+        return refusal;
+    }
+    give(stream, task);
+    return cudaSuccess;
+}
+
 /* ---- streams -------------------------------------------------------------------------------- */
 
 static cudaError_t create_stream(cudaStream_t *stream, enum cuda_part part, int priority)
@@ -429,8 +443,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMe
     CHECK(kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost);
     CHECK(to != NULL && from != NULL && size > 0);
     note(CALL_COPY, stream);
-    give(stream, &task);
-    return cudaSuccess;
+    return give_unless(&runtime.copy_error, &runtime.n_good_copies, stream, &task);
 }
 
 cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_all)
@@ -485,6 +498,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
+    if (start->n_recorded == 0 || end->n_recorded == 0) {
+        return cudaErrorInvalidResourceHandle;
+    }
     CHECK(start->n_reached == start->n_recorded && end->n_reached == end->n_recorded);
     *ms = (float)(end->ns - start->ns) / 1e6f;
     return runtime.fault;
@@ -553,14 +569,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
     call->kind = task.kernel.kind;
     call->n_chunks = task.launch.n_chunks;
     call->tells_end = task.launch.ended != NULL;
-    if (runtime.launch_error != cudaSuccess && runtime.n_good_launches-- == 0) {
-        cudaError_t error = runtime.launch_error;
-
-        runtime.launch_error = cudaSuccess;
-        return error;
-    }
-    give(stream, &task);
-    return cudaSuccess;
+    return give_unless(&runtime.launch_error, &runtime.n_good_launches, stream, &task);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------- */

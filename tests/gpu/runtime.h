@@ -49,9 +49,10 @@ struct runtime {
     bool sees_host;
 
     /* What goes wrong. */
-    cudaError_t launch_error, allocate_error, record_error;
-    uint32_t n_good_launches; /* before launch_error */
-    bool faults;              /* the next kernel that runs: from then on every answer is `fault` */
+    cudaError_t allocate_error, record_error;
+    cudaError_t launch_error, copy_error;    /* once, ... */
+    uint32_t n_good_launches, n_good_copies; /* ... after so many */
+    bool faults; /* the next kernel that runs: from then on every answer is `fault` */
     cudaError_t fault;
 
     /* What is there now. */

@@ -365,7 +365,11 @@ static void test_refused_launches(void)
         pipeline_mix(PRIORITY_NORMAL, 10, (struct mix_params){1, 2}, MIX_IN);
     struct device_work large = pipeline_copy(PRIORITY_NORMAL, 2 * PIPELINE_SMALL, 1);
 
+    struct device_work timed = pipeline_copy(PRIORITY_NORMAL, 10, 1);
+
+    timed.is_timed = true;
     pipeline_set_up();
+    check_refusals(&timed, 1);
     check_refusals(&mapped, 1);
     check_refusals(&staged, 3);
     runtime_forget();
@@ -373,6 +377,23 @@ static void test_refused_launches(void)
     pipeline_run(&mapped, 1);
     pipeline_run(&staged, 1);
     pipeline_run(&large, 1);
+}
+
+/* Of several arrays any may be refused, and the slot is as good as new. */
+static void test_refused_copies(void)
+{
+    struct device_work work =
+        pipeline_mix(PRIORITY_NORMAL, 10, (struct mix_params){60000, 1}, MIX_IN);
+
+    pipeline_set_up();
+    for (uint32_t i = 0; i < MIX_IN + LIMIT_OUT; i++) {
+        runtime.copy_error = cudaErrorInvalidValue;
+        runtime.n_good_copies = i;
+        pipeline_issue(&work, 1);
+        runtime_run();
+        check_status(&work, STATUS_INTERNAL, "cudaMemcpyAsync");
+        pipeline_run(&work, 1);
+    }
 }
 
 static void test_no_memory(void)
@@ -413,5 +434,5 @@ CHECK_MAIN(CHECK_TEST(test_mapped), CHECK_TEST(test_staged), CHECK_TEST(test_sta
            CHECK_TEST(test_large), CHECK_TEST(test_shared_launches), CHECK_TEST(test_order),
            CHECK_TEST(test_launches_apart), CHECK_TEST(test_more_launches_than_slots),
            CHECK_TEST(test_narrow), CHECK_TEST(test_timed), CHECK_TEST(test_fault),
-           CHECK_TEST(test_doubt), CHECK_TEST(test_refused_launches), CHECK_TEST(test_no_memory),
-           CHECK_TEST(test_no_event))
+           CHECK_TEST(test_doubt), CHECK_TEST(test_refused_launches),
+           CHECK_TEST(test_refused_copies), CHECK_TEST(test_no_memory), CHECK_TEST(test_no_event))
