@@ -44,17 +44,18 @@ static void write_uuid(char *ret_uuid, size_t size)
 
 static int fake_probe(struct worker_caps *ret_caps, struct failure *ret_failure)
 {
-    const char *n_devices = getenv("FAKE_DEVICES");
+    const char *n_devices = getenv("FAKE_DEVICES"), *least = getenv("FAKE_CHUNK_LEAST");
 
     (void)ret_failure;
-    *ret_caps = (struct worker_caps){.backend = "cpu",
-                                     .name = "Fake",
-                                     .chunk_size = FAKE_CHUNK_SIZE,
-                                     .chunk_least = FAKE_CHUNK_SIZE,
-                                     .bulk_bytes = DEPTH * FAKE_CHUNK_SIZE,
-                                     .bulk_chunks = DEPTH,
-                                     .n_devices = n_devices != NULL ? (uint32_t)atoi(n_devices) : 1,
-                                     .numa = -1};
+    *ret_caps =
+        (struct worker_caps){.backend = "cpu",
+                             .name = "Fake",
+                             .chunk_size = FAKE_CHUNK_SIZE,
+                             .chunk_least = least != NULL ? (uint32_t)atoi(least) : FAKE_CHUNK_SIZE,
+                             .bulk_bytes = DEPTH * FAKE_CHUNK_SIZE,
+                             .bulk_chunks = DEPTH,
+                             .n_devices = n_devices != NULL ? (uint32_t)atoi(n_devices) : 1,
+                             .numa = -1};
     write_uuid(ret_caps->uuid, sizeof(ret_caps->uuid));
     return 0;
 }
@@ -115,8 +116,22 @@ static uint32_t fake_room(const struct device *device, enum priority priority)
     return DEPTH - device->n;
 }
 
+static void note_chunks(const struct device_work *work, uint32_t n)
+{
+    const char *path = getenv("FAKE_CHUNK_FILE");
+    FILE *file = path != NULL ? fopen(path, "ae") : NULL;
+
+    for (uint32_t i = 0; i < n && file != NULL; i++) {
+        fprintf(file, "%u\n", work[i].n_records);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
 static void fake_issue(struct device *device, const struct device_work *work, uint32_t n)
 {
+    note_chunks(work, n);
     for (uint32_t i = 0; i < n; i++) {
         device->works[(device->head + device->n++) % DEPTH] = work[i];
     }
@@ -131,6 +146,18 @@ static uint32_t wish_of(const struct device_work *work)
     return work->op == FAKE_AFFINE ? params.add : 0;
 }
 
+static void compute(const struct device_work *work)
+{
+    const struct op_chunk chunk = {.in = {work->in[0].base},
+                                   .out = {work->out[0].base},
+                                   .n_records = work->n_records,
+                                   .tail_size = work->tail_size};
+
+    if (work->op == FAKE_AFFINE) {
+        work->code->map(work->params, &chunk, 1);
+    }
+}
+
 static void complete(const struct device_work *work, struct device_completion *ret_completion)
 {
     struct work_result *result = &ret_completion->result;
@@ -139,12 +166,15 @@ static void complete(const struct device_work *work, struct device_completion *r
     ret_completion->cookie = work->cookie;
     result->issue_ns = work->issue_ns;
     result->start_ns = result->end_ns = now_ns();
+    result->device_ns = getenv("FAKE_CHUNK_LEAST") != NULL ? FAKE_DEVICE_NS : 0;
     result->status = wish_of(work) == FAKE_SHORT ? STATUS_OK : (int32_t)wish_of(work);
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         result->out_size[i] = (uint32_t)work->out[i].size;
     }
     result->out_size[0] -= wish_of(work) == FAKE_SHORT;
-    if (result->status != STATUS_OK) {
+    if (result->status == STATUS_OK) {
+        compute(work);
+    } else {
         snprintf(ret_completion->error.text, sizeof(ret_completion->error.text), FAKE_ERROR);
     }
     if (work->is_timed) {

@@ -1,6 +1,6 @@
 /*
- * Fake device: a backend that computes nothing and does what a test wants to see: fail, end, or say
- * how long it took.  It takes the place of a backend in a worker that has the fake ops.
+ * Fake device: a backend that computes nothing but affine and does what a test wants to see: fail,
+ * end, or say how long it took.  It takes the place of a backend in a worker that has the fake ops.
  *
  * The op affine's parameter `add` says what becomes of its work: that status, with FAKE_ERROR; or
  * FAKE_LOSES, which loses the device with FAKE_LOSS, or FAKE_DIES, which ends the process by
@@ -12,6 +12,9 @@
  *     FAKE_BROKEN=02      those of these indices cannot be opened: FAKE_BREAK
  *     FAKE_SEGMENT_MOST=N segments of more bytes cannot be registered: FAKE_REFUSAL
  *     FAKE_SEGMENT_FILE=F the same, while there is a file F, with the N that it says
+ *     FAKE_CHUNK_LEAST=N  it is the device's chunk_least (default: FAKE_CHUNK_SIZE), and work took
+ *                         FAKE_DEVICE_NS (default: it does not say)
+ *     FAKE_CHUNK_FILE=F   to a file F each work adds a line: its records
  *     FAKE_UUID_FILE=F    while there is a file F, its first line is the UUID of any of them
  */
 #pragma once
@@ -31,3 +34,4 @@
 #define FAKE_IN_NS      3u
 #define FAKE_COMPUTE_NS UINT64_C(5000000000)
 #define FAKE_OUT_NS     7u
+#define FAKE_DEVICE_NS  1000u
