@@ -225,8 +225,8 @@ static void test_a_late_run_says_what_was_done(void)
                         deadline_ns);
         error = wire_find(wire_response(wire, run), "2");
         CHECK_STR(wire_error(error).name, "DEADLINE");
-        CHECK_HAS(wire_error(error).message, "of 2097152 records were done");
     } while (wire_find(error, "2.done") == NULL);
+    CHECK_HAS(wire_error(error).message, "of 2097152 records were done");
     CHECK_GT(2097152, wire_number(error, "2.done"));
     CHECK_GT(wire_number(error, "2.done"), 0);
     wire_check_works(wire);
