@@ -257,7 +257,7 @@ static int lease_run(struct session *session, struct failure *ret_failure)
 
     if (r == 0) {
         incoming->push = job_free_push(incoming->job);
-        incoming->push->state = PUSH_FILLING;
+        push_lists_move(&incoming->job->lists, incoming->push, PUSH_FILLING);
     }
     return r;
 }
@@ -506,7 +506,7 @@ int handle_job_push_begin(struct session *session, const struct rpc_message *mes
     if (r < 0) {
         return r;
     }
-    room->state = PUSH_FILLING;
+    push_lists_move(&job->lists, room, PUSH_FILLING);
     room->n_records = incoming->n_records;
     room->deadline_at_ns = deadline_at_ns;
     incoming->job = job;

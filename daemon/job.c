@@ -164,6 +164,7 @@ static int make_window(struct job *job, uint32_t window, uint64_t n_records)
         struct push *push = &job->pushes[job->window];
 
         push->job = job;
+        push_lists_add(&job->lists, push);
         if (n_records > 0 && push_lease(push, &job->prepared->shape, job->server->pool, n_records,
                                         (uint32_t)n_records) < 0) {
             break;
@@ -176,6 +177,7 @@ static int make_window(struct job *job, uint32_t window, uint64_t n_records)
         push_release(&job->pushes[i], &job->prepared->shape, job->server->pool);
     }
     free(STEAL(job->pushes));
+    job->lists = (struct push_lists){0};
     job->window = 0;
     return -ENOMEM;
 }
@@ -336,30 +338,15 @@ uint64_t job_max_push(const struct job *job)
 
 /* ---- pushes --------------------------------------------------------------------------------- */
 
-struct push *job_free_push(struct job *job)
+struct push *job_free_push(const struct job *job)
 {
-    for (uint32_t i = 0; i < job->window; i++) {
-        if (job->pushes[i].state == PUSH_FREE) {
-            return &job->pushes[i];
-        }
-    }
-    return NULL;
-}
-
-static struct push *find_push(struct job *job, uint64_t seq)
-{
-    for (uint32_t i = 0; i < job->window; i++) {
-        if (job->pushes[i].state == PUSH_ACCEPTED && job->pushes[i].seq == seq) {
-            return &job->pushes[i];
-        }
-    }
-    return NULL;
+    return job->lists.free;
 }
 
 void job_accept(struct job *job, struct push *push)
 {
-    push->state = PUSH_ACCEPTED;
     push->seq = job->n_pushed++;
+    push_lists_move(&job->lists, push, PUSH_ACCEPTED);
     push->n_released = 0;
     push->n_chunks = 0;
     push->devices = 0;
@@ -436,12 +423,12 @@ static bool note_late_pushes(struct job *job, uint64_t now_ns)
 {
     bool has_any = false;
 
-    for (uint32_t i = 0; job->n_timed > 0 && i < job->window; i++) {
-        struct push *push = &job->pushes[i];
-
-        if (push->state == PUSH_ACCEPTED && push->deadline_at_ns != 0 && !push->is_late &&
-            now_ns >= push->deadline_at_ns && push->seq < job->stop_seq &&
-            !push_is_computed(push, &job->prepared->shape)) {
+    if (job->n_timed == 0) {
+        return false;
+    }
+    for (struct push *push = job->lists.first; push != NULL; push = push->next) {
+        if (push->deadline_at_ns != 0 && !push->is_late && now_ns >= push->deadline_at_ns &&
+            push->seq < job->stop_seq && !push_is_computed(push, &job->prepared->shape)) {
             push->is_late = has_any = true;
         }
     }
@@ -526,34 +513,33 @@ static void skip_empty_merges(struct job *job)
 {
     struct push *push;
 
-    while ((push = find_push(job, job->merge_seq)) != NULL && push->n_records == 0) {
+    while ((push = push_lists_find(&job->lists, job->merge_seq)) != NULL && push->n_records == 0) {
         job->merge_seq++;
     }
 }
 
+/* In order: from the oldest on, up to the first that has to wait. */
 static void answer_pushes(struct job *job)
 {
-    uint64_t oldest = job->n_pushed; /* of those that stay unanswered */
-    struct push *push;
+    struct push *next;
 
-    if (job->prepared->is_ordered) {
-        while ((push = find_push(job, job->n_answered)) != NULL && try_answer(job, push)) {
-            job->n_answered++;
-        }
-        return;
-    }
-    for (uint32_t i = 0; i < job->window; i++) {
-        push = &job->pushes[i];
-        if (push->state == PUSH_ACCEPTED && !try_answer(job, push)) {
-            oldest = MIN(oldest, push->seq);
+    for (struct push *push = job->lists.first; push != NULL; push = next) {
+        next = push->next;
+        if (!try_answer(job, push) && job->prepared->is_ordered) {
+            break;
         }
     }
-    job->n_answered = oldest;
 }
 
 static void answer_refused(struct job *job)
 {
-    job->refused = (struct push){.job = job, .seq = job->n_pushed++, .ran_as = job->flow.priority};
+    job->refused = (struct push){
+        .job = job,
+        .state = PUSH_FILLING,
+        .seq = job->n_pushed++,
+        .ran_as = job->flow.priority,
+    };
+    push_lists_move(&job->lists, &job->refused, PUSH_ACCEPTED);
     job->n_done++;
     job_answer_push(job, &job->refused, &job->failure);
 }
@@ -578,15 +564,17 @@ static void end_if_complete(struct job *job)
 }
 
 /* Of all that is still to be handed out; 0: none. */
-static uint64_t nearest_deadline(const struct job *job)
+static uint64_t nearest_deadline(struct job *job)
 {
     uint64_t nearest_ns = job->deadline_at_ns;
+    const struct push *push;
 
-    for (uint32_t i = 0; job->n_timed > 0 && i < job->window; i++) {
-        const struct push *push = &job->pushes[i];
-
-        if (push->state == PUSH_ACCEPTED && push->n_released < push->n_records && !push->is_late &&
-            push->deadline_at_ns != 0 && (nearest_ns == 0 || push->deadline_at_ns < nearest_ns)) {
+    if (job->n_timed == 0) {
+        return nearest_ns;
+    }
+    for (push = push_lists_to_release(&job->lists); push != NULL; push = push->next) {
+        if (push->n_released < push->n_records && !push->is_late && push->deadline_at_ns != 0 &&
+            (nearest_ns == 0 || push->deadline_at_ns < nearest_ns)) {
             nearest_ns = push->deadline_at_ns;
         }
     }
@@ -609,14 +597,32 @@ void job_queue(struct job *job)
     scheduler_add(scheduler, &job->flow, server_loop_ns(job->server));
 }
 
-void job_settle(struct job *job)
+/* What was to be answered is. */
+static void conclude(struct job *job)
 {
-    skip_empty_merges(job);
-    answer_pushes(job);
+    job->n_answered = job->lists.first != NULL ? job->lists.first->seq : job->n_pushed;
     end_if_complete(job);
     if (job->has_said_done && job->n_chunks == 0 && job->n_messages == 0) {
         job_destroy(job);
         return;
     }
     job_queue(job);
+}
+
+void job_settle(struct job *job)
+{
+    skip_empty_merges(job);
+    answer_pushes(job);
+    conclude(job);
+}
+
+void job_settle_push(struct job *job, struct push *push)
+{
+    skip_empty_merges(job);
+    if (job->prepared->is_ordered) {
+        answer_pushes(job);
+    } else if (push->state == PUSH_ACCEPTED) {
+        try_answer(job, push);
+    }
+    conclude(job);
 }

@@ -28,7 +28,7 @@
 
 #include "daemon/after.h"
 #include "daemon/prepared.h"
-#include "daemon/push.h"
+#include "daemon/push_lists.h"
 #include "daemon/scheduler.h"
 #include "proto/message.h"
 
@@ -55,7 +55,8 @@ struct job {
     uint64_t deadline_at_ns;   /* CLOCK_MONOTONIC; 0 = none */
 
     uint32_t window;
-    struct push *pushes;  /* window of them, in no order */
+    struct push *pushes; /* window of them, in no order */
+    struct push_lists lists;
     uint32_t max_records; /* of a push */
     bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
     bool has_short_push;  /* likewise after a short record */
@@ -116,7 +117,7 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
 uint64_t job_max_push(const struct job *job);
 
 /* A free push, or NULL when the window is full. */
-struct push *job_free_push(struct job *job);
+struct push *job_free_push(const struct job *job);
 /* All its input is here. */
 void job_accept(struct job *job, struct push *push);
 
@@ -145,6 +146,8 @@ void job_orphan(struct job *job);
  * end it, destroy it.  The job may be gone afterwards.
  */
 void job_settle(struct job *job);
+/* The same after something happened that can have let no push be answered but this one. */
+void job_settle_push(struct job *job, struct push *push);
 /* Its place in the scheduler: none without work, else by the nearest deadline of what waits. */
 void job_queue(struct job *job);
 

@@ -14,10 +14,8 @@ static uint64_t queued_ns(const struct job *job)
 {
     uint64_t n_records = 0;
 
-    for (uint32_t i = 0; i < job->window; i++) {
-        const struct push *push = &job->pushes[i];
-
-        if (push->state == PUSH_ACCEPTED && push->seq < job->stop_seq && !push->is_late) {
+    for (const struct push *push = job->lists.first; push != NULL; push = push->next) {
+        if (push->seq < job->stop_seq && !push->is_late) {
             n_records += push->n_records - push->n_released;
         }
     }

@@ -152,10 +152,8 @@ static void fail_waiter(struct job *waiter, const struct job *ended)
     struct failure failure;
 
     refuse_end(&outcome, waiter->user == ended->user ? ended->failure.message : "", &failure);
-    for (uint32_t i = 0; i < waiter->window; i++) {
-        if (waiter->pushes[i].state == PUSH_ACCEPTED) {
-            push_note_failure(&waiter->pushes[i], &failure);
-        }
+    for (struct push *push = waiter->lists.first; push != NULL; push = push->next) {
+        push_note_failure(push, &failure);
     }
     job_fail(waiter, &failure, 0);
 }

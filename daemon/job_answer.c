@@ -26,8 +26,10 @@ static void on_answer_sent(void *arg, bool is_sent)
 {
     struct push *push = arg;
 
-    push->state = PUSH_FREE;
-    on_done_sent(push->job, is_sent);
+    (void)is_sent;
+    push_lists_move(&push->job->lists, push, PUSH_FREE);
+    push->job->n_messages--;
+    job_settle_push(push->job, push);
 }
 
 /* Append one output: its header and, piece by piece, its bytes. */
@@ -187,7 +189,7 @@ static void send_message(struct job *job, struct push *push, const struct failur
 
 out_of_memory: /* an answer cannot be left out: the connection ends instead */
     if (push != NULL) {
-        push->state = PUSH_FREE;
+        push_lists_move(&job->lists, push, PUSH_FREE);
     }
     session_break(job->session, "out of memory for an answer");
 }
@@ -200,11 +202,11 @@ void job_answer_push(struct job *job, struct push *push, const struct failure *f
     job->server->stats.errors_total += failure != NULL;
     if (ring != NULL && push->is_described) {
         job_complete_push(job, push, ring, failure);
-        push->state = PUSH_FREE;
+        push_lists_move(&job->lists, push, PUSH_FREE);
     } else if (job->session == NULL) {
-        push->state = PUSH_FREE;
+        push_lists_move(&job->lists, push, PUSH_FREE);
     } else {
-        push->state = PUSH_ANSWERED;
+        push_lists_move(&job->lists, push, PUSH_ANSWERED);
         send_message(job, push, failure);
     }
     if (ring != NULL) {

@@ -37,6 +37,7 @@ static int make_push(struct job *job, struct push *push)
     const struct push_shape *shape = &job->prepared->shape;
 
     push->job = job;
+    push_lists_add(&job->lists, push);
     push->n_pieces = 1;
     push->piece_records = job->max_records;
     push->blocks = calloc(shape->n_arrays, sizeof(*push->blocks));
@@ -321,7 +322,7 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
     accept_push(job, push, link);
-    job_settle(job);
+    job_settle_push(job, push);
     return 0;
 }
 

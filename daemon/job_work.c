@@ -25,35 +25,22 @@ struct chunk {
 /* ---- what is next --------------------------------------------------------------------------- */
 
 /* The oldest push that has records to release. */
-static struct push *next_push(const struct job *job)
+static struct push *next_push(struct job *job)
 {
-    struct push *best = NULL;
+    struct push *push = push_lists_to_release(&job->lists);
 
-    for (uint32_t i = 0; i < job->window; i++) {
-        struct push *push = &job->pushes[i];
-
-        if (push->state == PUSH_ACCEPTED && push->n_released < push->n_records &&
-            push->seq < job->stop_seq && !push->is_late &&
-            (best == NULL || push->seq < best->seq)) {
-            best = push;
-        }
-    }
-    return best;
+    return push != NULL && push->seq < job->stop_seq ? push : NULL;
 }
 
 /* The push whose next piece can be folded: all leaves of it and of those before it are done. */
 static struct push *merge_push(const struct job *job)
 {
-    for (uint32_t i = 0; i < job->window; i++) {
-        struct push *push = &job->pushes[i];
+    struct push *push = push_lists_find(&job->lists, job->merge_seq);
 
-        if (push->state == PUSH_ACCEPTED && push->seq == job->merge_seq &&
-            push->seq < job->stop_seq && push->n_released == push->n_records &&
-            push->n_chunks == 0 && push->n_records > 0) {
-            return push;
-        }
-    }
-    return NULL;
+    return push != NULL && push->seq < job->stop_seq && push->n_released == push->n_records &&
+                   push->n_chunks == 0 && push->n_records > 0
+               ? push
+               : NULL;
 }
 
 static bool wants_finish(const struct job *job)
@@ -358,24 +345,29 @@ static bool is_whole(const struct chunk *chunk, const struct work_result *result
 void job_chunk_done(struct chunk *chunk, const struct work_result *result, const char *error)
 {
     bool is_good = result->state == RESULT_DONE && result->status == STATUS_OK;
+    struct push *push = chunk->push;
     struct job *job = retire(chunk, is_good ? result->device_ns : 0);
     struct failure failure;
 
     job->server->stats.chunks_total++;
     if (!is_good) {
         describe_failure(chunk, result, error, &failure);
-        note_failure(job, chunk->push, &failure);
+        note_failure(job, push, &failure);
     } else if (!is_whole(chunk, result, &failure)) {
-        note_failure(job, chunk->push, &failure);
+        note_failure(job, push, &failure);
     } else if (chunk->kind == WORK_MERGE) {
-        note_merged(job, chunk->push);
+        note_merged(job, push);
     } else if (chunk->kind == WORK_FINISH) {
         job->is_finished = true;
     } else {
-        note_times(chunk->push, result);
+        note_times(push, result);
     }
     free(chunk);
-    job_settle(job);
+    if (push != NULL && job->state < JOB_DONE) {
+        job_settle_push(job, push);
+    } else {
+        job_settle(job);
+    }
 }
 
 void job_chunk_lost(struct chunk *chunk, const char *reason)

@@ -49,7 +49,8 @@ struct push_shape {
 
 struct push {
     struct job *job;
-    enum push_state state;
+    enum push_state state;        /* set by push_lists_move() */
+    struct push *next, *previous; /* in the list of its state: push_lists.h */
     uint64_t seq;
     uint64_t n_records;
     uint32_t tail_size;     /* bytes of a short last record, else 0 */

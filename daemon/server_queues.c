@@ -23,12 +23,13 @@ static struct msg_load waiting_of(const struct job *job)
     uint64_t now = server_loop_ns(job->server);
     struct msg_load load = {0};
 
-    for (uint32_t i = 0; i < job->window && !job_is_held(job); i++) {
-        const struct push *push = &job->pushes[i];
+    if (job_is_held(job)) {
+        return load;
+    }
+    for (const struct push *push = job->lists.first; push != NULL; push = push->next) {
         uint64_t n_left = push->n_records - push->n_released;
 
-        if (push->state == PUSH_ACCEPTED && n_left > 0 && push->seq < job->stop_seq &&
-            !push->is_late) {
+        if (n_left > 0 && push->seq < job->stop_seq && !push->is_late) {
             load.waiting += div_round_up(n_left, chunk_records);
             load.waiting_size += n_left * job->prepared->shape.largest;
             load.oldest_ns = MAX(load.oldest_ns, now - push->arrived_ns);

@@ -21,7 +21,7 @@ void session_drop_incoming(struct session *session)
 
     constant_unref(incoming->constant);
     if (incoming->push != NULL && incoming->push->state == PUSH_FILLING) {
-        incoming->push->state = PUSH_FREE;
+        push_lists_move(&job->lists, incoming->push, PUSH_FREE);
     }
     memset(incoming, 0, sizeof(*incoming));
     if (job != NULL && job->id == 0) {

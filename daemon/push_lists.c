@@ -1,0 +1,84 @@
+/*
+ * Push lists: moving pushes from list to list.
+ */
+#include "daemon/push_lists.h"
+
+#include <assert.h>
+
+static void append_accepted(struct push_lists *lists, struct push *push)
+{
+    assert(lists->last == NULL || lists->last->seq < push->seq);
+    push->next = NULL;
+    push->previous = lists->last;
+    if (lists->last != NULL) {
+        lists->last->next = push;
+    } else {
+        lists->first = push;
+    }
+    lists->last = push;
+    if (lists->to_release == NULL) {
+        lists->to_release = push;
+    }
+}
+
+static void remove_accepted(struct push_lists *lists, struct push *push)
+{
+    if (lists->to_release == push) {
+        lists->to_release = push->next;
+    }
+    if (push->previous != NULL) {
+        push->previous->next = push->next;
+    } else {
+        lists->first = push->next;
+    }
+    if (push->next != NULL) {
+        push->next->previous = push->previous;
+    } else {
+        lists->last = push->previous;
+    }
+}
+
+void push_lists_add(struct push_lists *lists, struct push *push)
+{
+    push->state = PUSH_FREE;
+    push->next = lists->free;
+    lists->free = push;
+}
+
+void push_lists_move(struct push_lists *lists, struct push *push, enum push_state state)
+{
+    assert(push->state != state);
+    if (push->state == PUSH_FREE) {
+        assert(lists->free == push);
+        lists->free = push->next;
+    } else if (push->state == PUSH_ACCEPTED) {
+        remove_accepted(lists, push);
+    }
+    push->state = state;
+    if (state == PUSH_FREE) {
+        push_lists_add(lists, push);
+    } else if (state == PUSH_ACCEPTED) {
+        append_accepted(lists, push);
+    }
+}
+
+struct push *push_lists_to_release(struct push_lists *lists)
+{
+    struct push *push = lists->to_release;
+
+    while (push != NULL && (push->n_released == push->n_records || push->is_late)) {
+        push = push->next;
+    }
+    lists->to_release = push;
+    return push;
+}
+
+struct push *push_lists_find(const struct push_lists *lists, uint64_t seq)
+{
+    struct push *push = lists->first;
+
+    while (push != NULL && push->seq < seq) {
+        push = push->next;
+    }
+    return push != NULL && push->seq == seq ? push : NULL;
+}

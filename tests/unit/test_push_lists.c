@@ -1,0 +1,130 @@
+/*
+ * A job's pushes by state, against a plain array of them that is searched from end to end: pushes
+ * are filled, dropped, accepted, released, late and answered in any order.
+ */
+#include "daemon/push_lists.h"
+#include "tests/check.h"
+#include "tests/random.h"
+
+#define WINDOW_MAX 40u
+#define N_STEPS    4000u
+
+struct model {
+    struct push_lists lists;
+    struct push pushes[WINDOW_MAX];
+    uint32_t window;
+    uint64_t next_seq;
+};
+
+static struct push *oldest(struct model *model, bool has_records)
+{
+    struct push *best = NULL;
+
+    for (uint32_t i = 0; i < model->window; i++) {
+        struct push *push = &model->pushes[i];
+        bool counts = !has_records || (push->n_released < push->n_records && !push->is_late);
+
+        if (push->state == PUSH_ACCEPTED && counts && (best == NULL || push->seq < best->seq)) {
+            best = push;
+        }
+    }
+    return best;
+}
+
+static uint32_t count(const struct model *model, enum push_state state)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < model->window; i++) {
+        n += model->pushes[i].state == state;
+    }
+    return n;
+}
+
+static void check_walks(struct model *model)
+{
+    const struct push *previous = NULL;
+    uint32_t n_free = 0, n_accepted = 0;
+
+    for (const struct push *push = model->lists.free; push != NULL; push = push->next) {
+        CHECK_EQ(push->state, PUSH_FREE);
+        n_free++;
+        CHECK_LE(n_free, model->window);
+    }
+    for (const struct push *push = model->lists.first; push != NULL; push = push->next) {
+        CHECK_EQ(push->state, PUSH_ACCEPTED);
+        CHECK(push->previous == previous);
+        CHECK(previous == NULL || previous->seq < push->seq);
+        CHECK(push_lists_find(&model->lists, push->seq) == push);
+        previous = push;
+        n_accepted++;
+    }
+    CHECK(model->lists.last == previous);
+    CHECK_EQ(n_free, count(model, PUSH_FREE));
+    CHECK_EQ(n_accepted, count(model, PUSH_ACCEPTED));
+    CHECK(model->lists.first == oldest(model, false));
+    CHECK(push_lists_find(&model->lists, model->next_seq) == NULL);
+}
+
+static void accept(struct model *model, struct push *push)
+{
+    push->seq = model->next_seq++;
+    push->n_records = random_below(4);
+    push->n_released = 0;
+    push->is_late = false;
+    push_lists_move(&model->lists, push, PUSH_ACCEPTED);
+}
+
+/* The next thing that can happen to this push. */
+static void step(struct model *model, struct push *push)
+{
+    switch (push->state) {
+    case PUSH_FREE:
+        if (random_below(2) == 0) {
+            push_lists_move(&model->lists, model->lists.free, PUSH_FILLING);
+        } else {
+            accept(model, model->lists.free);
+        }
+        break;
+    case PUSH_FILLING:
+        if (random_below(4) == 0) {
+            push_lists_move(&model->lists, push, PUSH_FREE);
+        } else {
+            accept(model, push);
+        }
+        break;
+    case PUSH_ACCEPTED:
+        if (random_below(2) == 0) {
+            push->is_late |= random_below(4) == 0;
+        } else {
+            push_lists_move(&model->lists, push, random_below(2) == 0 ? PUSH_ANSWERED : PUSH_FREE);
+        }
+        break;
+    case PUSH_ANSWERED:
+        push_lists_move(&model->lists, push, PUSH_FREE);
+        break;
+    }
+}
+
+static void test_agrees_with_a_search(void)
+{
+    struct model model = {.window = 1 + (uint32_t)random_below(WINDOW_MAX)};
+
+    for (uint32_t i = 0; i < model.window; i++) {
+        push_lists_add(&model.lists, &model.pushes[i]);
+    }
+    for (uint32_t i = 0; i < N_STEPS; i++) {
+        struct push *push;
+
+        step(&model, &model.pushes[random_below(model.window)]);
+        push = random_below(2) == 0 ? push_lists_to_release(&model.lists) : NULL;
+        if (push != NULL) {
+            CHECK(push == oldest(&model, true));
+            push->n_released++;
+        }
+        CHECK(push_lists_to_release(&model.lists) == oldest(&model, true));
+        check_walks(&model);
+    }
+}
+
+CHECK_MAIN(CHECK_TEST(test_agrees_with_a_search))
