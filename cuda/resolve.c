@@ -23,27 +23,45 @@ struct resolver {
     uint32_t n_refs; /* taken so far */
 };
 
+/* Where an array of a work comes from: a ref of the entry, or a constant of this name. */
+struct source {
+    const char *constant; /* NULL: ref */
+    uint32_t ref;
+};
+
+/* A name costs more than all the checks: it is made when one of them fails. */
+static int refuse_array(const struct resolver *resolver, const struct source *source,
+                        const struct device_array *array, uint32_t alignment)
+{
+    char name[16];
+
+    snprintf(name, sizeof(name), "ref %u", source->ref);
+    const char *words = source->constant != NULL ? source->constant : name;
+
+    if (array->size > UINT32_MAX) {
+        return fail(resolver->failure, STATUS_RANGE, NULL, "%s: %" PRIu64 " bytes are too many",
+                    words, array->size);
+    }
+    if (array->base == NULL) {
+        return fail(resolver->failure, STATUS_RANGE, NULL,
+                    "%s: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, words,
+                    array->segment, array->size, array->offset);
+    }
+    return fail(resolver->failure, STATUS_RANGE, NULL,
+                "%s: offset %" PRIu64 " is no multiple of its elements' %u bytes", words,
+                array->offset, alignment);
+}
+
 /* What ref names, as an array of size bytes, its elements alignment bytes each. */
-static int find_array(const struct resolver *resolver, const char *name, work_ref ref,
+static int find_array(const struct resolver *resolver, struct source source, work_ref ref,
                       uint64_t size, uint32_t alignment, struct device_array *ret_array)
 {
     struct device_array array = {
         .size = size, .segment = WORK_REF_SEGMENT(ref), .offset = WORK_REF_OFFSET(ref)};
 
-    if (size > UINT32_MAX) {
-        return fail(resolver->failure, STATUS_RANGE, NULL, "%s: %" PRIu64 " bytes are too many",
-                    name, size);
-    }
     array.base = segments_find(resolver->segments, array.segment, array.offset, size);
-    if (array.base == NULL) {
-        return fail(resolver->failure, STATUS_RANGE, NULL,
-                    "%s: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, name,
-                    array.segment, size, array.offset);
-    }
-    if (array.offset % alignment != 0) {
-        return fail(resolver->failure, STATUS_RANGE, NULL,
-                    "%s: offset %" PRIu64 " is no multiple of its elements' %u bytes", name,
-                    array.offset, alignment);
+    if (size > UINT32_MAX || array.base == NULL || array.offset % alignment != 0) {
+        return refuse_array(resolver, &source, &array, alignment);
     }
     *ret_array = array;
     return 0;
@@ -54,14 +72,13 @@ static int take_array(struct resolver *resolver, uint64_t size, uint32_t alignme
                       struct device_array *ret_array)
 {
     uint32_t at = resolver->n_refs;
-    char name[16];
 
     if (at == ARRAY_SIZE(resolver->entry->ref)) {
         return fail(resolver->failure, STATUS_INTERNAL, NULL, "it has more arrays than refs");
     }
     resolver->n_refs++;
-    snprintf(name, sizeof(name), "ref %u", at);
-    return find_array(resolver, name, resolver->entry->ref[at], size, alignment, ret_array);
+    return find_array(resolver, (struct source){.ref = at}, resolver->entry->ref[at], size,
+                      alignment, ret_array);
 }
 
 /* Bytes of one record of the array, under the parameters of the job. */
@@ -139,8 +156,9 @@ static int take_consts(struct resolver *resolver)
         resolver->work->const_ids[i] = resolver->consts[i].id;
         error = find_record_size(resolver, array, &size);
         if (error == 0) {
-            error = find_array(resolver, array->name, resolver->consts[i].ref, size,
-                               dtype_size(array->dtype), &resolver->work->consts[i]);
+            error = find_array(resolver, (struct source){.constant = array->name},
+                               resolver->consts[i].ref, size, dtype_size(array->dtype),
+                               &resolver->work->consts[i]);
         }
     }
     return error;
