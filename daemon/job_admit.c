@@ -63,12 +63,13 @@ int job_check_admit(const struct job *job, uint64_t n_records, uint64_t deadline
                     struct failure *ret_failure)
 {
     struct flow flow = job->flow; /* as it will be */
-    uint64_t now = now_ns(), left_ns = deadline_at_ns > now ? deadline_at_ns - now : 0;
-    uint64_t predicted_ns, alone_ns;
+    uint64_t now, left_ns, predicted_ns, alone_ns;
 
     if (!job->prepared->is_admitted || deadline_at_ns == 0) {
         return 0;
     }
+    now = now_ns();
+    left_ns = deadline_at_ns > now ? deadline_at_ns - now : 0;
     flow.deadline_ns = deadline_at_ns;
     if (!foresee(job, &flow, n_records, &predicted_ns, &alone_ns) || predicted_ns <= left_ns) {
         return 0;

@@ -48,27 +48,28 @@ struct push_shape {
 };
 
 struct push {
+    /* Together, since there are many pushes: what each look at them needs. */
     struct job *job;
-    enum push_state state;        /* set by push_lists_move() */
     struct push *next, *previous; /* in the list of its state: push_lists.h */
     uint64_t seq;
     uint64_t n_records;
+    uint64_t n_released;   /* records handed to devices so far */
+    enum push_state state; /* set by push_lists_move() */
+    uint32_t n_chunks;     /* at devices now */
+    bool is_late;          /* its own deadline passed: no more chunks, and the answer is DEADLINE */
+    bool is_described;     /* it came as a descriptor, so its answer goes to its ring ... */
+    bool keeps_awake;      /* who works on it does not sleep for a while: see awake.h */
+
+    uint64_t tag;           /* ... with this */
+    struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool */
+    struct block *blocks;   /* [piece * n_arrays + array] */
     uint32_t tail_size;     /* bytes of a short last record, else 0 */
     uint32_t varying_size;  /* bytes of the varying input, if there is one */
     uint32_t piece_records; /* records of every piece but the last */
     uint32_t n_pieces;
-    struct block *blocks; /* [piece * n_arrays + array] */
-
-    struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool ... */
-    bool is_described;      /* ... and it came as a descriptor, so its answer goes there ... */
-    uint64_t tag;           /* ... with this */
-    bool keeps_awake;       /* who works on it does not sleep for a while: see awake.h */
 
     uint64_t deadline_at_ns; /* its own, CLOCK_MONOTONIC; 0: none */
-    bool is_late;            /* ... and it passed: no more chunks, and the answer is DEADLINE */
 
-    uint64_t n_released;     /* records handed to devices so far */
-    uint32_t n_chunks;       /* at devices now */
     uint32_t devices;        /* set of those that had some */
     enum priority ran_as;    /* the lowest that any of them ran as */
     uint32_t n_merged;       /* reduce: pieces whose partials are folded */
