@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MIB = 1 << 20, SIZE = 4096 };
+enum { MIB = 1 << 20, SIZE = 4096, N_BULK = 64 };
 
 /* proto/queue.c: lines, then the work queues, each a line, its entries, results and errors. */
 enum {
@@ -97,9 +97,9 @@ static void announce(struct done_entry entry, uint32_t n)
     __atomic_store_n(tail, *tail + n, __ATOMIC_RELEASE);
 }
 
-static struct work_result *result_slot(uint32_t index)
+static struct work_result *result_slot(enum priority priority, uint32_t index)
 {
-    return (struct work_result *)(poked.base + 3 * LINE + PRIORITY_NORMAL * WORK + RESULTS) +
+    return (struct work_result *)(poked.base + 3 * LINE + priority * WORK + RESULTS) +
            index % WORK_ENTRIES;
 }
 
@@ -179,7 +179,8 @@ static void test_announcements_that_come_too_late(void)
     }
     announce((struct done_entry){.queue = PRIORITY_NORMAL, .first = 7, .count = 1}, 1);
     HARNESS_WAIT(stat_of(wire, "worker_deaths") == 1);
-    *result_slot(0) = (struct work_result){.state = RESULT_DONE, .out_size = {SIZE}};
+    *result_slot(PRIORITY_NORMAL, 0) =
+        (struct work_result){.state = RESULT_DONE, .out_size = {SIZE}};
     memcpy(poked.base + DONE, &(struct done_entry){.queue = PRIORITY_NORMAL, .count = 1},
            sizeof(struct done_entry));
     CHECK_EQ(waitpid(worker, NULL, 0), worker); /* as its tracer */
@@ -209,7 +210,7 @@ static void test_results_that_cannot_be(void)
         start();
         pid_t worker = harness_worker(daemon_);
         uint32_t run = send_run();
-        *result_slot(0) = rows[i];
+        *result_slot(PRIORITY_NORMAL, 0) = rows[i];
         announce((struct done_entry){.queue = PRIORITY_NORMAL, .first = 0, .count = 1}, 1);
         wire_error_is(wire, run, "INTERNAL", where);
         kill(worker, SIGCONT); /* it does the work, and is the second to say so */
@@ -217,6 +218,55 @@ static void test_results_that_cannot_be(void)
         await_next_worker(worker);
         wire_close(wire);
     }
+}
+
+/*
+ * One of many pushes in no order fails, of those that the worker has: those that wait behind it
+ * are answered at once, though nothing more becomes of what it has.
+ */
+static void test_a_push_that_fails_takes_those_that_wait_with_it(void)
+{
+    struct ring_completion completion;
+    bool has_answer[N_BULK] = {false};
+
+    start();
+    pid_t worker = harness_worker(daemon_);
+    struct ring_client *ring = ring_client_open(wire, MIB);
+    uint64_t job = ring_client_open_copy(wire, ", window: 64, priority: 'bulk', ordered: false");
+    ring_client_check_works(ring, job); /* until its pace is known it has one chunk there */
+    uint64_t n_chunks = stat_of(wire, "chunks_total"), n_pushes = stat_of(wire, "pushes_total");
+    harness_pause(worker);
+    for (uint32_t i = 0; i < N_BULK; i++) {
+        struct ring_desc desc = ring_client_copy(job, 0, MIB / 2, 1);
+
+        desc.tag = i;
+        ring_client_submit(ring, &desc, 1);
+    }
+    HARNESS_WAIT(stat_of(wire, "pushes_total") == n_pushes + N_BULK);
+    uint64_t n_at_worker = stat_of(wire, "chunks_in_flight");
+    CHECK_GT(n_at_worker, 1);
+    const struct done_entry done = {
+        .queue = PRIORITY_BULK, .first = (uint32_t)n_chunks + 1, .count = 1};
+    *result_slot(PRIORITY_BULK, done.first) =
+        (struct work_result){.state = RESULT_DONE, .status = STATUS_COUNT};
+    announce(done, 1);
+    for (uint64_t i = n_at_worker - 1; i < N_BULK; i++) {
+        completion = ring_client_reap(ring);
+        CHECK(completion.tag == 1 || completion.tag >= n_at_worker);
+        CHECK_EQ(completion.status, completion.tag == 1 ? STATUS_INTERNAL : STATUS_CANCELLED);
+        CHECK(!has_answer[completion.tag]);
+        has_answer[completion.tag] = true;
+    }
+    ring_client_is_empty(ring);
+    kill(worker, SIGKILL);
+    for (uint64_t i = 1; i < n_at_worker; i++) {
+        completion = ring_client_reap(ring);
+        CHECK_LT(completion.tag, n_at_worker);
+        CHECK(!has_answer[completion.tag]);
+        has_answer[completion.tag] = true;
+    }
+    CHECK_STR(wire_text(wire_notification(wire, "job.done"), "1.state"), "failed");
+    ring_client_is_empty(ring);
 }
 
 /* Random words for a while; then the worker ends, as it may wait for what was overwritten. */
@@ -287,4 +337,6 @@ static void test_nonsense_all_over_the_queues(void)
 
 CHECK_MAIN(CHECK_TEST(test_impossible_announcements),
            CHECK_TEST(test_announcements_that_come_too_late),
-           CHECK_TEST(test_results_that_cannot_be), CHECK_TEST(test_nonsense_all_over_the_queues))
+           CHECK_TEST(test_results_that_cannot_be),
+           CHECK_TEST(test_a_push_that_fails_takes_those_that_wait_with_it),
+           CHECK_TEST(test_nonsense_all_over_the_queues))
