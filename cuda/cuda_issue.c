@@ -18,9 +18,6 @@
 
 #include <string.h>
 
-/* Bytes of all arrays of a work up to which it is small: half of it in, half of it out.  Kernels
- * are the faster way up to 4 MiB, but move less than the engines do when the link is full. */
-#define SMALL (512u << 10)
 /* Partials that one thread reads from the host's memory sooner than two launches move them. */
 #define FEW_PARTIALS 8u
 
@@ -47,7 +44,7 @@ static enum cuda_way way_of(const struct cuda_kernels *kernels, const struct dev
 {
     bool reads_once = work->code->is_streaming;
 
-    if (!cuda_kernels_see_host(kernels) || bytes > SMALL) {
+    if (!cuda_kernels_see_host(kernels) || bytes > CUDA_SMALL) {
         return CUDA_COPIED;
     }
     if (work->kind == WORK_MERGE || work->kind == WORK_FINISH) {

@@ -294,7 +294,8 @@ static void charge(struct cuda_pipeline *pipeline, enum priority priority, struc
     *last_end_ns = end_ns;
     slot->common.end_ns = end_ns;
     slot->common.device_ns = took_ns / slot->n_works;
-    if (priority != PRIORITY_URGENT && slot->way == CUDA_COPIED) {
+    if (priority != PRIORITY_URGENT && slot->way == CUDA_COPIED &&
+        slot->common.status == STATUS_OK && slot->used > 0) {
         cuda_paces_note(&pipeline->paces, &slot->works[0], slot->used, took_ns);
     }
 }

@@ -139,7 +139,7 @@ static enum cuda_kind kind_of(enum priority priority, uint64_t bytes)
     if (priority == PRIORITY_BULK) {
         return CUDA_BULK;
     }
-    if (bytes > CUDA_SMALL_SIZE) {
+    if (bytes > (priority == PRIORITY_URGENT ? CUDA_SMALL_SIZE : CUDA_SMALL)) {
         return CUDA_LARGE;
     }
     return priority == PRIORITY_URGENT ? CUDA_URGENT : CUDA_NORMAL;

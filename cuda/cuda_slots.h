@@ -17,9 +17,9 @@ struct cuda_const;
 /* Slots of a kind are alike; each kind has its own, so that nothing waits for what is in its way.
  */
 enum cuda_kind {
-    CUDA_URGENT, /* small launches of urgent work */
-    CUDA_NORMAL, /* and of normal work */
-    CUDA_LARGE,  /* large ones of either */
+    CUDA_URGENT, /* urgent work that fits a small slot */
+    CUDA_NORMAL, /* small normal work */
+    CUDA_LARGE,  /* what is larger of either, and of narrow works many together */
     CUDA_BULK,   /* all of bulk work */
     CUDA_KINDS,
 };
@@ -27,11 +27,15 @@ enum cuda_kind {
 #define CUDA_SLOTS       8u /* of each small kind.  Not tuned */
 #define CUDA_LARGE_SLOTS 4u /* fill the link; more of bulk would be in urgent work's way */
 #define CUDA_SLOTS_ALL   (2 * CUDA_SLOTS + 2 * CUDA_LARGE_SLOTS)
-#define CUDA_SMALL_SIZE  (2u << 20)
+#define CUDA_SMALL_SIZE  (2u << 20)  /* of a small slot */
 #define CUDA_LARGE_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
 #define CUDA_TABLE       32u         /* works of one launch */
 
 #define CUDA_ALIGNMENT 256u /* of arrays on the device */
+
+/* Bytes of all arrays of a work up to which it is small: half of it in, half of it out.  Kernels
+ * move them faster than the engines up to 4 MiB, but less of them when the link is full. */
+#define CUDA_SMALL (512u << 10)
 
 /*
  * How a launch reaches the arrays of its works.  Copy engines serve in order of arrival, whatever
