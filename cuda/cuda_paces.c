@@ -6,6 +6,8 @@
 #include <stddef.h>
 
 #define NEW_WEIGHT 0.25 /* of the newest launch in the average; not tuned */
+/* What a launch takes whatever its bytes: 512 KiB of `copy` would look as slow as 2 MiB of it. */
+#define FIXED_NS 30000u
 
 /* FNV-1a, 64 bits. */
 static uint64_t key_of(const struct device_work *work)
@@ -32,7 +34,7 @@ void cuda_paces_note(struct cuda_paces *paces, const struct device_work *work, u
                      uint64_t device_ns)
 {
     uint64_t key = key_of(work);
-    double pace = (double)device_ns / (double)bytes;
+    double pace = (double)(device_ns > FIXED_NS ? device_ns - FIXED_NS : 0) / (double)bytes;
 
     if (paces->all[key % CUDA_PACES].key == key) {
         double *known = &paces->all[key % CUDA_PACES].ns_per_byte;

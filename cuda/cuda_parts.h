@@ -24,7 +24,7 @@ enum cuda_part {
 
 struct cuda_parts;
 
-/* Of a driver before 12.4, or a device that is too small, there are none: *ret_parts is NULL. */
+/* Of a driver before 12.5, or a device that is too small, there are none: *ret_parts is NULL. */
 int cuda_parts_create(struct cuda_parts **ret_parts, struct cuda_trouble *ret_trouble);
 /* Their streams are gone before.  NULL is fine. */
 void cuda_parts_destroy(struct cuda_parts *parts);

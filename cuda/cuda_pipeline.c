@@ -67,8 +67,9 @@ struct cuda_pipeline {
     bool has_asked;  /* CUDA, since the last poll began, about work that is not urgent */
     uint32_t n_long; /* launches of long kernels in flight */
     struct cuda_paces paces;
-    uint64_t urgent_ns; /* when urgent work was issued last; 0: never was any */
-    uint64_t end_ns[2]; /* when the last launch was seen done, see charge() */
+    uint64_t urgent_ns;     /* when urgent work was issued last; 0: never was any */
+    uint64_t end_ns[2];     /* when the last launch was seen done, see charge() */
+    uint64_t copied_end_ns; /* of those that the engines copy and that are not urgent */
     bool is_lost;
     struct failure loss;
     struct fifo fifos[PRIORITY_COUNT];
@@ -91,9 +92,11 @@ static void lose(struct cuda_pipeline *pipeline, const struct cuda_trouble *trou
 static void note_trouble(struct cuda_pipeline *pipeline, struct cuda_slot *slot,
                          const struct cuda_trouble *trouble)
 {
-    slot->common.status = (int32_t)trouble->failure.status;
-    snprintf(slot->error.text, sizeof(slot->error.text), "%.*s", (int)sizeof(slot->error.text) - 1,
-             trouble->failure.message);
+    if (slot->common.status == STATUS_OK) { /* else that is what it comes from */
+        slot->common.status = (int32_t)trouble->failure.status;
+        snprintf(slot->error.text, sizeof(slot->error.text), "%.*s",
+                 (int)sizeof(slot->error.text) - 1, trouble->failure.message);
+    }
     if (cuda_is_fatal(trouble)) {
         lose(pipeline, trouble);
     }
@@ -178,6 +181,9 @@ static bool issue_other(struct cuda_pipeline *pipeline)
 {
     struct issuing *issuing = &pipeline->issuing;
 
+    if (pipeline->is_lost) {
+        return false;
+    }
     if (issuing->slot == NULL && !next_launch(pipeline, PRIORITY_NORMAL, issuing) &&
         !next_launch(pipeline, PRIORITY_BULK, issuing)) {
         return false;
@@ -279,7 +285,12 @@ static bool ask(struct cuda_pipeline *pipeline, enum priority priority,
         lose(pipeline, &trouble);
         return false;
     }
-    return !slot->tells_end || has_told(slot);
+    if (slot->tells_end && !has_told(slot)) {
+        cuda_trouble(&trouble, STATUS_DEVICE_LOST, "a kernel has ended and does not say so");
+        lose(pipeline, &trouble);
+        return false;
+    }
+    return true;
 }
 
 /*
@@ -296,7 +307,10 @@ static void charge(struct cuda_pipeline *pipeline, enum priority priority, struc
     slot->common.device_ns = took_ns / slot->n_works;
     if (priority != PRIORITY_URGENT && slot->way == CUDA_COPIED &&
         slot->common.status == STATUS_OK && slot->used > 0) {
-        cuda_paces_note(&pipeline->paces, &slot->works[0], slot->used, took_ns);
+        /* What ends beside it says nothing of its pace. */
+        cuda_paces_note(&pipeline->paces, &slot->works[0], slot->used,
+                        end_ns - MAX(slot->common.start_ns, pipeline->copied_end_ns));
+        pipeline->copied_end_ns = end_ns;
     }
 }
 

@@ -58,7 +58,9 @@ static int allocate_shared(struct cuda_slots *slots, struct cuda_trouble *ret_tr
         return error;
     }
     slots->n_ended = n_ended;
-    return CUDA_CHECK(cudaMemset(n_ended, 0, n_ended_size), ret_trouble);
+    error = CUDA_CHECK(cudaMemset(n_ended, 0, n_ended_size), ret_trouble);
+    /* Streams that do not wait for the default one do not wait for this. */
+    return error == 0 ? CUDA_CHECK(cudaDeviceSynchronize(), ret_trouble) : error;
 }
 
 /* The small ones come first. */
@@ -148,7 +150,12 @@ static enum cuda_kind kind_of(enum priority priority, uint64_t bytes)
 struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priority, uint64_t bytes)
 {
     struct cuda_slot **free = &slots->free[kind_of(priority, bytes)];
-    struct cuda_slot *slot = *free;
+    struct cuda_slot *slot;
+
+    if (*free == NULL && priority == PRIORITY_URGENT) {
+        free = &slots->free[CUDA_URGENT]; /* it does not wait for normal work */
+    }
+    slot = *free;
 
     if (slot != NULL) {
         *free = slot->next;

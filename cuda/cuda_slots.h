@@ -110,7 +110,8 @@ void cuda_slots_destroy(struct cuda_slots *slots);
 
 /*
  * An empty slot with its next number, for a launch that begins with a work of so many bytes; NULL:
- * all of its kind are in flight.  What does not fit the slot is the caller's affair.
+ * all of its kind are in flight, and of urgent work all that is for it.  What does not fit the slot
+ * is the caller's affair.
  */
 struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priority, uint64_t bytes);
 void cuda_slots_put(struct cuda_slots *slots, struct cuda_slot *slot);

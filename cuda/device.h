@@ -101,9 +101,9 @@ struct device_backend {
     int (*poll)(struct device *device, struct device_completion *ret_completions, uint32_t max,
                 struct failure *ret_failure);
     /*
-     * Sleep until doorbell_fd, whatever it is, polls readable or poll() has something new.  May
-     * return for no reason.
-     * How a backend waits is its own affair: a descriptor, or naps while something is in flight.
+     * Sleep until doorbell_fd, whatever it is, polls readable or poll() has something new, or wake
+     * up for no reason.  How a backend waits is its own affair: a descriptor, or naps while
+     * something is in flight.
      */
     void (*wait)(struct device *device, int doorbell_fd);
 };

@@ -211,8 +211,8 @@ static int open_device(struct device *device, struct cuda_trouble *ret_trouble)
     if (error == 0) {
         error = CUDA_CHECK(cudaSetDevice(0), ret_trouble);
     }
-    if (error == 0) {
-        error = CUDA_CHECK(cudaDeviceSetLimit(cudaLimitStackSize, STACK_SIZE), ret_trouble);
+    if (error == 0 && cudaDeviceSetLimit(cudaLimitStackSize, STACK_SIZE) != cudaSuccess) {
+        cudaGetLastError(); /* it takes more memory, and no more than that */
     }
     if (error == 0) {
         error = cuda_pipeline_create(n_streams, &device->pipeline, ret_trouble);

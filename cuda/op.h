@@ -42,13 +42,14 @@
  *
  * Threads: the bodies are pure over their arguments.
  *
- * Kernels, all extern "C", take one argument, a struct op_launch (launch.h), by value; every
- * pointer in it is visible to the device: gp_NAME_map      grid (x, y) of any size, 1-D blocks of
- * whole warps: y strides over chunks, x over the steps of a chunk (GP_MAP_BLOCKS: a block for each
- * of them) gp_NAME_leaves   the same, with blocks of exactly n_lanes threads: y strides over
- * chunks, x over the leaves of a chunk gp_NAME_merge    one thread; one chunk: in[0] the fold or
- * NULL, in[1] n_records partials, out[0] gp_NAME_finish   one thread; one chunk: in[0] the fold,
- * out as in struct op_code
+ * Kernels, all extern "C", take one argument by value, a struct op_launch (launch.h).  Every
+ * pointer in it is visible to the device.
+ *   gp_NAME_map      grid (x, y) of any size, 1-D blocks of whole warps: y strides over chunks,
+ *                    x over the steps of a chunk (GP_MAP_BLOCKS: a block for each of them)
+ *   gp_NAME_leaves   the same, with blocks of exactly n_lanes threads: y strides over chunks,
+ *                    x over the leaves of a chunk
+ *   gp_NAME_merge    one thread, one chunk: in[0] the fold or NULL, in[1] partials, out[0]
+ *   gp_NAME_finish   one thread, one chunk: in[0] the fold, out as in struct op_code
  */
 #pragma once
 

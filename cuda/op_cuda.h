@@ -27,11 +27,13 @@ GP_UNUSED GP_INLINE void gp_end(const struct op_launch *launch)
     if (launch->ended == NULL) {
         return;
     }
-    __threadfence_system();
     __syncthreads();
-    if (threadIdx.x == 0 && atomicInc(launch->n_ended, last) == last) {
+    if (threadIdx.x == 0) {
         __threadfence_system();
-        *(volatile uint32_t *)launch->ended = launch->number;
+        if (atomicInc(launch->n_ended, last) == last) {
+            __threadfence_system();
+            *(volatile uint32_t *)launch->ended = launch->number;
+        }
     }
 }
 

@@ -194,7 +194,7 @@ struct control_message {
             uint64_t size; /* bytes; SEGMENT_ADD only */
         } segment;         /* SEGMENT_ADD, SEGMENT_DROP, SEGMENT_OK, SEGMENT_GONE */
         struct {
-            uint32_t id; /* not in use yet, or in use; neither is answered */
+            uint32_t id; /* ADD: a free one; DROP: one that was added.  No answer */
             uint32_t zero;
         } bell; /* BELL_ADD, BELL_DROP */
         struct {

@@ -23,11 +23,12 @@ GP_MAP(iterate, ((size_t)chunk->n_records + ITERATE_GROUP - 1) / ITERATE_GROUP)
 {
     const size_t first = i * ITERATE_GROUP, left = chunk->n_records - first;
     const size_t n_values = left < ITERATE_GROUP ? left : ITERATE_GROUP;
-    const float *x = GP_IN(0, float) + first;
+    const float *in = GP_IN(0, float) + first;
     float *out = GP_OUT(0, float) + first;
-    float v[ITERATE_GROUP] = {0};
+    float x[ITERATE_GROUP] = {0}, v[ITERATE_GROUP] = {0};
 
     for (size_t k = 0; k < n_values; k++) {
+        x[k] = in[k];
         v[k] = x[k];
     }
     for (uint32_t turn = 0; turn < params->n; turn++) {
