@@ -106,8 +106,9 @@ static void fail_as(struct flight *flight, uint16_t status)
     enum status known = (enum status)(status < STATUS_COUNT ? status : STATUS_INTERNAL);
     struct failure failure;
 
-    /* A job that has ended by now said why; the push only finds it gone, or shares its reason. */
-    if (job->has_done && job->done.has_failure) {
+    /* A job that has ended by now said why; the push only finds it gone, or shares its reason.  Its
+     * own deadline is its own. */
+    if (job->has_done && job->done.has_failure && known != STATUS_DEADLINE) {
         flight_fail(flight, &job->done.failure);
         return;
     }

@@ -292,8 +292,13 @@ int handle_run_begin_again(struct session *session, const struct memo *memo,
 int handle_run_end(struct session *session, struct failure *ret_failure)
 {
     struct job *job = session_incoming(session)->job;
-    int r = accept_push(session, ret_failure);
+    int r;
 
+    if (job->state >= JOB_DONE) { /* it has failed with whom it was to be after, a moment ago */
+        *ret_failure = job->failure;
+        return -(int)ret_failure->status;
+    }
+    r = accept_push(session, ret_failure);
     if (r < 0) {
         return r;
     }

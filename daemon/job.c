@@ -71,12 +71,25 @@ int job_take_places(struct job *job, uint32_t n_wanted, struct failure *ret_fail
                        &job->n_places, ret_failure);
 }
 
-static void free_places(struct job *job, uint32_t n)
+/* As many as it does not need after all. */
+static void give_back_places(struct job *job, uint32_t n)
 {
     struct places_pair places = places_of(job);
 
-    places_free(&places, n, server_loop_ns(job->server));
+    places_give_back(&places, n);
     job->n_places -= n;
+}
+
+static void free_places(struct job *job)
+{
+    struct places_pair places = places_of(job);
+
+    if (job->n_pushed == 0) {
+        give_back_places(job, job->n_places);
+        return;
+    }
+    places_free(&places, job->n_places, server_loop_ns(job->server));
+    job->n_places = 0;
 }
 
 static void release_fold(struct job *job)
@@ -103,7 +116,7 @@ void job_destroy(struct job *job)
     free(job->pushes);
     release_fold(job);
     prepared_unref(job->prepared);
-    free_places(job, job->n_places);
+    free_places(job);
     job->user->pool_size -= job->pool_size;
     user_drop_job(&server->users, job->user);
     server_room_came(server);
@@ -276,7 +289,7 @@ int job_lease_window(struct job *job, const struct msg_options *options,
     }
     r = shrink_to_fit(job, job->n_places, size, ret_failure);
     charge(job, used);
-    free_places(job, job->n_places - job->window);
+    give_back_places(job, job->n_places - job->window);
     return r;
 }
 

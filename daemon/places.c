@@ -113,3 +113,9 @@ void places_free(const struct places_pair *places, uint32_t n, uint64_t now_ns)
         free_of(places->user, n, now_ns);
     }
 }
+
+void places_give_back(const struct places_pair *places, uint32_t n)
+{
+    places->all->n_taken -= n;
+    places->user->n_taken -= n;
+}

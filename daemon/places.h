@@ -34,6 +34,8 @@ struct places_pair {
 int places_take(const struct places_pair *places, enum priority priority, uint32_t n_wanted,
                 uint64_t now_ns, uint32_t *ret_n, struct failure *ret_failure);
 void places_free(const struct places_pair *places, uint32_t n, uint64_t now_ns);
+/* They were never used: that says nothing of how fast places come free. */
+void places_give_back(const struct places_pair *places, uint32_t n);
 
 /* How long until so many come free, at the rate of the last half second: at least 1. */
 uint32_t places_retry_ms(const struct places *places, uint32_t n_wanted, uint64_t now_ns);

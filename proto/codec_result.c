@@ -179,7 +179,7 @@ static const struct field_table ring_closed_params =
 
 static const struct field const_put_fields[] = {
     {"const", FIELD_UNSIGNED, FIELD_AT(struct msg_const_put_result, id), .flags = FIELD_REQUIRED},
-    {"sha256", FIELD_NAME, FIELD_AT(struct msg_const_put_result, sha256), .flags = FIELD_REQUIRED},
+    {"sha256", FIELD_NAME, FIELD_AT(struct msg_const_put_result, sha256)},
 };
 static const struct field_table const_put_result =
     FIELD_TABLE("key", false, struct msg_const_put_result, const_put_fields);

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #ifndef API_LEVEL        /* a test's daemon is of another */
-#define API_LEVEL      1 /* grows with every addition to the protocol */
+#define API_LEVEL      1 /* grows with the first release after an addition to the protocol */
 #define API_COMPATIBLE 1 /* the oldest level that this one still serves */
 #endif
 
@@ -180,7 +180,7 @@ struct msg_job_opened {
 
 struct msg_const_put_result {
     uint64_t id;
-    char sha256[65]; /* of its bytes, in hexadecimal digits */
+    char sha256[65]; /* of its bytes, in hexadecimal digits; "": an older daemon */
 };
 
 struct msg_timing {

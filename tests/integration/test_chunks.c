@@ -76,10 +76,13 @@ static void send_run(struct harness *harness, struct run *run, uint32_t n)
 
 static void check_run(const struct run *run)
 {
-    const uint32_t *out = wire_output(wire_result(run->wire, run->msgid), (size_t)run->n * RECORD);
+    const char *out = wire_output(wire_result(run->wire, run->msgid), (size_t)run->n * RECORD);
 
     for (uint32_t i = 0; i < run->n; i++) {
-        CHECK_EQ(out[i], 3 * run->in[i]);
+        uint32_t value;
+
+        memcpy(&value, out + (size_t)i * RECORD, sizeof(value));
+        CHECK_EQ(value, 3 * run->in[i]);
     }
 }
 
