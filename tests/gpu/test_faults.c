@@ -361,7 +361,7 @@ static void test_the_device_has_no_room_for_the_slots(void)
 {
     struct harness *harness = create();
     struct harness_output output;
-    pid_t hog = start_hog(harness, 700);
+    pid_t hog = start_hog(harness, 500);
 
     harness_shell(
         harness, &output,
