@@ -20,10 +20,11 @@ __attribute__((weak)) uint64_t random_state; /* 0 = not seeded yet */
 /* The next 64 bits (splitmix64). */
 static inline uint64_t random_u64(void)
 {
-    const char *seed = getenv("GPUPIPE_TEST_SEED");
     uint64_t mixed;
 
     if (random_state == 0) {
+        const char *seed = getenv("GPUPIPE_TEST_SEED");
+
         if (seed != NULL) {
             random_state = strtoull(seed, NULL, 0);
         } else if (getrandom(&random_state, sizeof(random_state), 0) < 0) {
