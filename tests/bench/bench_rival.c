@@ -148,9 +148,7 @@ static double run_ring(struct bench *bench, uint32_t s)
     bench_poison(bench->ring.out, half);
     cpu_s = ring_cpu(bench);
     start_ns = now_ns();
-    for (size_t at = 0; at < memory->size; at += half) { /* what is larger goes round */
-        ring_stream_run(&bench->ring, &bench->ring_jobs[s], half, RING_PUSH_SIZE);
-    }
+    ring_stream_run(&bench->ring, &bench->ring_jobs[s], memory->size, RING_PUSH_SIZE);
     seconds = (double)(now_ns() - start_ns) * 1e-9;
     bench->ring_cpu_s += ring_cpu(bench) - cpu_s;
     bench->ring_gb += (double)memory->size * 1e-9;

@@ -262,14 +262,15 @@ static uint32_t reap(struct ring_stream *stream)
 void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *job, size_t in_size,
                      size_t push_size)
 {
+    const size_t half = stream->opened.size / 2;
     size_t at = 0;
     uint32_t n = 0;
 
     while (at < in_size || n > 0) {
         for (; at < in_size && n < job->credit; n++) {
-            size_t size = MIN(push_size, in_size - at);
+            size_t size = MIN(MIN(push_size, in_size - at), half - at % half);
 
-            ring_stream_put(stream, job, at, size);
+            ring_stream_put(stream, job, at % half, size);
             at += size;
         }
         ring_stream_show(stream);

@@ -57,7 +57,8 @@ void ring_stream_disconnect(struct ring_stream *stream);
 /* window 0: the daemon's default. */
 void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
                          enum priority priority, uint32_t window, struct ring_stream_job *ret_job);
-/* The first in_size bytes of the inputs, in pushes of push_size, whole records both. */
+/* The first in_size bytes of the inputs, in pushes of push_size, whole records both.  More than
+ * there are: from their begin again, without a pause. */
 void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *job, size_t in_size,
                      size_t push_size);
 /* One push of the inputs' bytes [at, at + size), and its completion, which is looked for without
