@@ -10,8 +10,9 @@
  * Sleeping is in the device's wait(), on the doorbell and the device's completions, after the sleep
  * protocol of queue.c has found nothing new.  Entries left for want of room do not count as new:
  * the completion that makes the room wakes us.  For WORK_AWAKE_NS after an entry that asks for it
- * (WORK_AWAKE) there is no sleep: the thread looks again and again.  After that it hears the bells
- * of clients (bells.h) until one has rung for nothing.
+ * (WORK_AWAKE) there is no sleep: the thread looks again and again.  Without work it hears the
+ * bells of clients (bells.h), and looks likewise for what one announces, until one has rung for
+ * nothing.
  *
  * The thread ends when its doorbell does: the front end is gone, or pump_stop() has shut it down.
  *
@@ -35,9 +36,11 @@ struct pump {
     uint32_t indices[BATCH];
     struct device_work works[BATCH];
     struct device_completion completions[BATCH];
+    uint32_t n_in_flight;    /* works that the device has */
     uint64_t awake_until_ns; /* 0: it may sleep */
-    bool hears_bells;
-    bool was_rung; /* awake because of a bell */
+    bool hears_bells;        /* while the device has nothing */
+    bool has_worked;         /* since it last slept without work */
+    bool was_rung;           /* awake because of a bell */
     pthread_t thread;
 };
 
@@ -102,6 +105,7 @@ static uint32_t answer_completions(struct pump *pump)
         pump->parts.on_fatal(pump->parts.arg, &failure);
         return 0;
     }
+    pump->n_in_flight -= (uint32_t)n;
     for (int i = 0; i < n; i++) {
         const struct device_completion *completion = &pump->completions[i];
 
@@ -116,6 +120,19 @@ static uint32_t answer_completions(struct pump *pump)
 
 /* ---- feed ---------------------------------------------------------------------------------- */
 
+/* Whatever a bell has announced is here; more is likely only where the entry says so. */
+static void note_entry(struct pump *pump, const struct work_entry *entry, uint64_t issue_ns)
+{
+    if ((entry->flags & WORK_AWAKE) != 0) {
+        pump->awake_until_ns = issue_ns + WORK_AWAKE_NS;
+    } else if (pump->was_rung) {
+        pump->awake_until_ns = 0;
+    }
+    pump->has_worked = true;
+    pump->hears_bells = true;
+    pump->was_rung = false;
+}
+
 /* Resolve n entries of one priority, answer those that cannot be run, issue the others. */
 static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
 {
@@ -128,11 +145,7 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
         int error = resolve_entry(&pump->entries[i], &pump->parts.jobs, pump->parts.segments, work,
                                   &failure);
 
-        if ((pump->entries[i].flags & WORK_AWAKE) != 0) {
-            pump->awake_until_ns = issue_ns + WORK_AWAKE_NS;
-            pump->hears_bells = true;
-            pump->was_rung = false;
-        }
+        note_entry(pump, &pump->entries[i], issue_ns);
         if (error == 0) {
             work->cookie = cookie_of(priority, pump->indices[i]);
             work->issue_ns = issue_ns;
@@ -147,6 +160,7 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
             answer(pump, priority, pump->indices[i], &result, failure.message);
         }
     }
+    pump->n_in_flight += n_good;
     if (n_good > 0) {
         device_backend.issue(pump->parts.device, pump->works, n_good);
     }
@@ -196,8 +210,6 @@ static bool is_awake(struct pump *pump)
     pump->awake_until_ns = 0;
     if (pump->was_rung) {
         pump->hears_bells = pump->was_rung = false;
-    } else {
-        bells_rang(pump->parts.bells); /* until now, which is no news */
     }
     return false;
 }
@@ -206,14 +218,18 @@ static bool is_awake(struct pump *pump)
 static void sleep_until_woken(struct pump *pump, bool *is_closed)
 {
     const struct pump_parts *parts = &pump->parts;
-    int fd = pump->hears_bells ? bells_fd(parts->bells) : parts->doorbell_fd;
+    bool hears = pump->hears_bells && pump->n_in_flight == 0;
 
+    if (hears && pump->has_worked) {
+        bells_rang(parts->bells); /* until now, which is no news */
+        pump->has_worked = false;
+    }
     if (queue_work_sleep(parts->queue)) {
-        device_backend.wait(parts->device, fd);
+        device_backend.wait(parts->device, hears ? bells_fd(parts->bells) : parts->doorbell_fd);
     }
     queue_work_awake(parts->queue);
     channel_drain(parts->doorbell_fd, is_closed);
-    if (pump->hears_bells && bells_rang(parts->bells)) {
+    if (hears && bells_rang(parts->bells)) {
         pump->awake_until_ns = now_ns() + WORK_BELL_NS;
         pump->was_rung = true;
     }

@@ -68,20 +68,20 @@ bool awake_permits(const struct awake *awake, int fd)
 
 /* ---- for how long --------------------------------------------------------------------------- */
 
-void awake_want(struct awake *awake)
+void awake_want(struct awake *awake, uint64_t ns)
 {
-    awake->is_wanted = true;
+    awake->wanted_ns = MAX(awake->wanted_ns, ns);
 }
 
 bool awake_is(struct awake *awake)
 {
-    if (awake->until_ns == 0 && !awake->is_wanted) {
+    if (awake->until_ns == 0 && awake->wanted_ns == 0) {
         return false;
     }
     awake->now_ns = now_ns();
-    if (awake->is_wanted) {
-        awake->is_wanted = false;
-        awake->until_ns = awake->now_ns + WORK_AWAKE_NS;
+    if (awake->wanted_ns != 0) {
+        awake->until_ns = MAX(awake->until_ns, awake->now_ns + awake->wanted_ns);
+        awake->wanted_ns = 0;
     } else if (awake->now_ns >= awake->until_ns) {
         awake->until_ns = 0;
     }

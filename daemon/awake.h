@@ -8,7 +8,9 @@
  *     - if there are CPUs for it, one for the front end and one for each worker: --awake-cpus, else
  *       what remains of those we may use without the last AWAKE_CPUS_LEFT.  Three that look again
  *       and again on two CPUs made a 14 us round trip one of 8 ms.
- * Nothing else keeps anybody awake: bulk work gains nothing by it and costs six times the CPU time.
+ * Other work gains nothing by it and costs six times the CPU time; but when the last chunks of a
+ * large push are on a device, its client waits for them and nothing else, and under the same
+ * conditions the front end stays awake for as long as they may take, AWAKE_END_NS.
  *
  * Thread: the front end's loop.
  */
@@ -27,10 +29,13 @@
 /* While awake, sockets are looked at this often; a look costs a system call or two. */
 #define AWAKE_LOOK_NS 50000
 
+/* Two chunks of 1 MiB, which a push ends with, take 0.1 ms. */
+#define AWAKE_END_NS 200000
+
 struct awake {
     uint32_t n_cpus; /* that may be kept busy */
     gid_t group;
-    bool is_wanted;      /* urgent work has come since the clock was looked at */
+    uint64_t wanted_ns;  /* for as long, from when the clock is looked at next; 0: nobody wants */
     uint64_t until_ns;   /* 0: asleep */
     uint64_t now_ns;     /* when the clock was last looked at */
     uint64_t sockets_ns; /* when sockets were */
@@ -45,8 +50,8 @@ bool awake_permits(const struct awake *awake, int fd);
 /* Are there CPUs for the front end and so many workers? */
 bool awake_has_cpus(const struct awake *awake, uint32_t n_workers);
 
-/* Urgent work of somebody permitted has come, and there are CPUs. */
-void awake_want(struct awake *awake);
+/* Work of somebody permitted is worth it for so long, and there are CPUs. */
+void awake_want(struct awake *awake, uint64_t ns);
 /* Look at the clock, unless asleep: go on without sleeping? */
 bool awake_is(struct awake *awake);
 /* Did the last look at the clock say so? */

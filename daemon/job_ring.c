@@ -288,12 +288,10 @@ static int check_desc(const struct ring_desc *desc, const struct job *job,
 /* The time of whoever waits for work like this is not wasted. */
 static bool keeps_awake(const struct ring_link *link, const struct job *job)
 {
-    struct server *server = link->server;
-    bool keeps = job->prepared->priority == PRIORITY_URGENT && link->may_keep_awake &&
-                 awake_has_cpus(&server->awake, server->devices.n);
+    bool keeps = job->prepared->priority == PRIORITY_URGENT && ring_link_may_keep_awake(link);
 
     if (keeps) {
-        awake_want(&server->awake);
+        awake_want(&link->server->awake, WORK_AWAKE_NS);
     }
     return keeps;
 }

@@ -14,6 +14,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ENDING_CHUNKS 2u
+
 struct chunk {
     struct job *job;
     struct push *push; /* NULL for FINISH */
@@ -185,7 +187,7 @@ static int issue_records(struct job *job, const struct scheduler_place *place, s
     int r = submit(job, place, &entry, push);
     if (r == 0) {
         push->n_released += n;
-        if (push->keeps_awake) {
+        if (push->is_described) {
             ring_link_let_hear(push->ring, job->server->devices.all[place->device].link);
         }
     }
@@ -342,6 +344,16 @@ static bool is_whole(const struct chunk *chunk, const struct work_result *result
     return true;
 }
 
+/* Its client waits for a large push's last chunks, which are all that the devices have. */
+static bool is_ending(const struct job *job, const struct push *push)
+{
+    uint64_t n_in_flight = job->server->stats.chunks_in_flight;
+
+    return push != NULL && push->is_described && push->n_released == push->n_records &&
+           push->n_records > job->prepared->chunk_most && n_in_flight > 0 &&
+           n_in_flight <= ENDING_CHUNKS && ring_link_may_keep_awake(push->ring);
+}
+
 void job_chunk_done(struct chunk *chunk, const struct work_result *result, const char *error)
 {
     bool is_good = result->state == RESULT_DONE && result->status == STATUS_OK;
@@ -350,6 +362,9 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result, const
     struct failure failure;
 
     job->server->stats.chunks_total++;
+    if (is_ending(job, push)) {
+        awake_want(&job->server->awake, AWAKE_END_NS);
+    }
     if (!is_good) {
         describe_failure(chunk, result, error, &failure);
         note_failure(job, push, &failure);

@@ -293,9 +293,15 @@ static void take(struct ring_link *link)
     }
 }
 
+bool ring_link_may_keep_awake(const struct ring_link *link)
+{
+    return link->may_keep_awake && awake_has_cpus(&link->server->awake, link->server->devices.n);
+}
+
 void ring_link_let_hear(struct ring_link *link, struct worker_link *worker)
 {
-    if (link->state == RING_LINK_OPEN && worker_link_hear(worker, link->id, link->doorbell_fd)) {
+    if (link->state == RING_LINK_OPEN && ring_link_may_keep_awake(link) &&
+        worker_link_hear(worker, link->id, link->doorbell_fd)) {
         link->is_heard = true;
     }
 }
@@ -516,9 +522,7 @@ static int send_opened(struct ring_link *link)
         .sq = ring_sq_offset(),
         .cq = ring_cq_offset(),
         .align = RING_ALIGN,
-        .awake_ns = link->may_keep_awake && awake_has_cpus(&server->awake, server->devices.n)
-                        ? WORK_AWAKE_NS
-                        : 0,
+        .awake_ns = ring_link_may_keep_awake(link) ? WORK_AWAKE_NS : 0,
     };
     struct answer answer;
 

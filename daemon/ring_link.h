@@ -89,7 +89,9 @@ void ring_link_orphan_all(struct session *session);
  * a CLOSING ring frees it. */
 void ring_link_hold(struct ring_link *link);
 void ring_link_let_go(struct ring_link *link);
-/* This worker has urgent work of the ring: it may wake up when more comes. */
+/* Do its client and our CPUs permit that we wait for it without sleeping?  See awake.h. */
+bool ring_link_may_keep_awake(const struct ring_link *link);
+/* This worker has work of the ring: it may wake up when more comes, where awake.h permits that. */
 void ring_link_let_hear(struct ring_link *link, struct worker_link *worker);
 /* Answer a descriptor; dropped where the client has broken the ring or is gone. */
 void ring_link_complete(struct ring_link *link, const struct ring_completion *completion);

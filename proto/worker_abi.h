@@ -75,11 +75,11 @@ _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line"
 
 /*
  * Bells: after a silence the front end would have to be woken, and then the worker.  So a worker
- * that has had WORK_AWAKE of a ring hears its client's doorbell as well: BELL_ADD has a duplicate
- * of the front end's end, which it waits for and never reads.  When one rings it looks for work for
- * WORK_BELL_NS, about as long as it takes to wake the front end, where that takes long.  A bell
- * that no WORK_AWAKE follows in that time costs it no more than that: until some comes it hears
- * none.
+ * that has had work of a ring and has none now hears its client's doorbell as well: BELL_ADD has a
+ * duplicate of the front end's end, which it waits for and never reads.  When one rings it looks
+ * for work until some comes, at most for WORK_BELL_NS, about as long as it takes to wake the front
+ * end, where that takes long.  A bell that no work follows in that time costs it no more than that:
+ * until some comes it hears none.
  */
 #define WORK_BELL_NS 300000
 /* At most, by ids below this; no more programs are quick at once.  Further ones are not heard. */

@@ -1,6 +1,6 @@
 /*
- * Bells: a worker that has had urgent work of a ring hears its client's doorbell as the front end
- * does, so that after a silence both wake up at once (worker_abi.h).
+ * Bells: a worker that has had work of a ring and has none hears its client's doorbell as the front
+ * end does, so that after a silence both wake up at once (worker_abi.h).
  *
  * That it was the bell which woke the worker is certain where the front end stands still.  How
  * often the worker's data thread has slept is seen from outside, by its voluntary context switches.
@@ -174,6 +174,26 @@ static void test_a_bell_wakes_the_worker(void)
     }
 }
 
+/* Bulk keeps nobody awake; but it need not wait for one after the other to wake up. */
+static void test_a_bell_of_bulk_work_wakes_the_worker_once(void)
+{
+    struct story story = start("2");
+    pid_t worker = harness_worker(story.daemon);
+    uint64_t n;
+
+    story.job = ring_client_open_copy(story.wire, ", priority: 'bulk'");
+    ring_client_check_works(story.ring, story.job);
+    check_hears(&story);
+    HARNESS_WAIT(sleeps_on(worker));
+    n = n_sleeps(worker);
+    channel_ring(story.ring->doorbell_fd); /* for nothing again */
+    HARNESS_WAIT(sleeps_on(worker));
+    CHECK_EQ(n_sleeps(worker), n);
+    go_on(&story);
+    check_hears(&story);
+    go_on(&story);
+}
+
 /* One that rings on and on costs the worker one look, until there is urgent work again. */
 static void test_a_bell_that_rings_for_nothing_is_heard_once(void)
 {
@@ -307,6 +327,7 @@ static void test_more_rings_than_bells(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_a_bell_wakes_the_worker),
+           CHECK_TEST(test_a_bell_of_bulk_work_wakes_the_worker_once),
            CHECK_TEST(test_a_bell_that_rings_for_nothing_is_heard_once),
            CHECK_TEST(test_a_storm_of_bells), CHECK_TEST(test_nobody_hears_it_without_cpus),
            CHECK_TEST(test_the_next_worker_hears_it), CHECK_TEST(test_bells_go_with_their_rings),

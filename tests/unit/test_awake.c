@@ -63,11 +63,12 @@ static void test_awake_for_a_while(void)
     awake_init(&awake, 2, AWAKE_ANYBODY);
     clock_ns = 5;
     CHECK(!awake_is(&awake));
-    awake_want(&awake);
+    awake_want(&awake, WORK_AWAKE_NS);
     CHECK(awake_is(&awake));
     clock_ns += WORK_AWAKE_NS - 1;
     CHECK(awake_is(&awake));
-    awake_want(&awake); /* another one */
+    awake_want(&awake, WORK_AWAKE_NS); /* another one */
+    awake_want(&awake, AWAKE_END_NS);  /* and one that wants less */
     CHECK(awake_is(&awake));
     clock_ns += WORK_AWAKE_NS - 1;
     CHECK(awake_is(&awake));
@@ -83,7 +84,7 @@ static void test_sockets_are_looked_at(void)
 
     awake_init(&awake, 2, AWAKE_ANYBODY);
     clock_ns = 1000000;
-    awake_want(&awake);
+    awake_want(&awake, WORK_AWAKE_NS);
     CHECK(awake_is(&awake));
     CHECK(awake_is_socket_time(&awake));
     awake_note_sockets(&awake);
