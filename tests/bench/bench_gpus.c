@@ -31,6 +31,7 @@ enum variant { V_ONE, V_DIRECT, V_EACH, V_BOTH, V_COUNT };
 
 static const char *const variant_names[] = {"one process", "direct", "each", "both"};
 
+static const char *const device_names[N_GPUS] = {"cuda0", "cuda1"};
 static const char *const gpu_names[N_GPUS] = {"0", "1"};
 
 struct options {
@@ -115,7 +116,7 @@ static void start(struct bench *bench)
             .push_size = PUSH_SIZE,
             .window = i < N_GPUS ? SLOTS : N_GPUS * SLOTS,
             .iterate_n = subject_iterate.value,
-            .device = i < N_GPUS ? gpu_names[i] : NULL,
+            .device = i < N_GPUS ? device_names[i] : NULL,
         };
         bulk_start(&bench->clients[i], &bench->shapes[i]);
     }

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #define PROGRAM     "nvidia-cuda-mps-control"
+#define CONNECTIONS "16" /* of each client: of four with 32 the last has no memory left */
 #define PATIENCE_NS UINT64_C(10000000000)
 #define LOOK_US     20000
 /* With a time limit of its own: this would wait for ever for a daemon that is stuck. */
@@ -24,12 +25,14 @@ void mps_enter(const struct mps *mps)
 {
     setenv("CUDA_MPS_PIPE_DIRECTORY", mps->folder, 1);
     setenv("CUDA_MPS_LOG_DIRECTORY", mps->folder, 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, 1);
 }
 
 void mps_leave(void)
 {
     unsetenv("CUDA_MPS_PIPE_DIRECTORY");
     unsetenv("CUDA_MPS_LOG_DIRECTORY");
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 /* Where we are killed it is asked to end, so that it ends its server. */

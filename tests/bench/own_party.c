@@ -277,7 +277,7 @@ void own_party_serve(size_t bulk_size, const char *fd, const char *answer_fd)
     struct party_answer *answer;
     int joined = party_join(fd, answer_fd, &answer);
 
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", STREAMS, 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", STREAMS, 0);
     party.bulk_size = bulk_size;
     party.in = allocate(size);
     party.out = allocate(size);
