@@ -163,6 +163,8 @@ bool job_is_held(const struct job *job);
 void job_note_end(struct job *job);
 /* It will be gone, and waits for nobody. */
 void job_stop_waiting(struct job *job);
+/* Nobody waits for open jobs to be closed any more: release those that do, to fail. */
+void jobs_give_up_on_open(struct server *server);
 /* Settle those that were released, and so on. */
 void jobs_settle_released(struct server *server);
 /* An open job of this connection's, which only its requests can end, and others wait for; or NULL.

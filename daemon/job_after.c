@@ -146,16 +146,21 @@ const struct job *job_find_awaited(const struct server *server, const struct ses
 
 /* ---- being released ------------------------------------------------------------------------- */
 
-static void fail_waiter(struct job *waiter, const struct job *ended)
+static void fail_waiter(struct job *waiter, const struct failure *failure)
+{
+    for (struct push *push = waiter->lists.first; push != NULL; push = push->next) {
+        push_note_failure(push, failure);
+    }
+    job_fail(waiter, failure, 0);
+}
+
+static void fail_with(struct job *waiter, const struct job *ended)
 {
     const struct outcome outcome = outcome_of(ended);
     struct failure failure;
 
     refuse_end(&outcome, waiter->user == ended->user ? ended->failure.message : "", &failure);
-    for (struct push *push = waiter->lists.first; push != NULL; push = push->next) {
-        push_note_failure(push, &failure);
-    }
-    job_fail(waiter, &failure, 0);
+    fail_waiter(waiter, &failure);
 }
 
 static void release(struct job *job)
@@ -181,9 +186,34 @@ void job_note_end(struct job *job)
         struct job *waiter = CONTAINER_OF(node, struct job, after);
 
         if (job->state != JOB_DONE) {
-            fail_waiter(waiter, job);
+            fail_with(waiter, job);
         }
         release(waiter);
+    }
+}
+
+static void give_up_on(struct job *job)
+{
+    struct failure failure;
+    struct after_node *node;
+
+    fail(&failure, STATUS_CANCELLED, "after",
+         "job %llu, which this one is after, is still open, and the daemon is stopping",
+         (unsigned long long)job->id);
+    while ((node = after_release(&job->after)) != NULL) {
+        struct job *waiter = CONTAINER_OF(node, struct job, after);
+
+        fail_waiter(waiter, &failure);
+        release(waiter);
+    }
+}
+
+void jobs_give_up_on_open(struct server *server)
+{
+    for (struct job *job = server->jobs; job != NULL; job = job->next) {
+        if (job->state == JOB_OPEN) {
+            give_up_on(job);
+        }
     }
 }
 

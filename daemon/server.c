@@ -248,6 +248,7 @@ static void on_signal(uv_signal_t *signal, int number)
     }
     server->state = SERVER_DRAINING;
     tell_subscribers(server, &(struct msg_event){.kind = EVENT_DRAIN});
+    jobs_give_up_on_open(server);
     server->drain_start_ns = now_ns();
     uv_timer_start(&server->drain_timer, on_drain, 0, 10);
 }

@@ -1,9 +1,11 @@
 /*
  * Jobs after jobs: what is held has no room that anybody needs, can be ended, and is told when it
- * can never begin, wherever it is by then.
+ * can never begin, wherever it is by then; the end of the daemon included.
  */
 #include "proto/limits.h"
 #include "tests/integration/after.h"
+
+#include <signal.h>
 
 /* ---- ends before the wait -------------------------------------------------------------------- */
 
@@ -334,6 +336,59 @@ static void test_work_that_is_not_all_here(void)
     wire_check_works(waiter);
 }
 
+/* ---- the daemon's end ------------------------------------------------------------------------ */
+
+static void check_listed(struct wire *wire, uint64_t job, const char *state, int64_t n_unanswered)
+{
+    const msgpack_object *list = wire_call(wire, "job.list", "[]");
+
+    CHECK_EQ(wire_count(list, ""), 1);
+    CHECK_EQ(wire_number(list, "0.job"), job);
+    CHECK_STR(wire_text(list, "0.state"), state);
+    CHECK_EQ(wire_number(list, "0.pushed") - wire_number(list, "0.done"), n_unanswered);
+}
+
+/*
+ * A daemon that stops does not wait for a job to be closed, so what is after that one need not wait
+ * either, though there is other work to finish.  What is after closed jobs is finished with them.
+ */
+static void test_sigterm_waits_for_nobody_to_close_a_job(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t open = open_job(wire, ""), job = open_after(wire, open), last = open_after(wire, job);
+    uint64_t closed = open_job(other, ""), good = open_after(other, closed);
+    uint32_t run = wire_send(wire, "run", "['copy', {}, {after: [%lu]}, [<100>]]", open);
+    pid_t worker = harness_worker(daemon);
+
+    harness_pause(worker);
+    push(wire, open, 0, data);
+    push(wire, job, 0, data);
+    wire_call(wire, "job.close", "[%lu]", job);
+    push(wire, last, 0, data);
+    push(other, closed, 0, data);
+    wire_call(other, "job.close", "[%lu]", closed);
+    push(other, good, 0, data);
+    wire_call(other, "job.close", "[%lu]", good);
+    CHECK_EQ(stat_of(wire, "jobs_held"), 4);
+
+    harness_signal(daemon, SIGTERM);
+    check_not_begun(wire_find(wire_response(wire, run), "2"), open, "is still open");
+    check_failed(wire, job, 1, open, "is still open");
+    check_failed(wire, last, 1, job, "failed");
+    check_listed(wire, open, "open", 1);
+    kill(worker, SIGCONT);
+    check_result(wire, open, 0, data);
+    check_result(other, closed, 0, data);
+    check_done(other, closed, "done");
+    check_result(other, good, 0, data);
+    check_done(other, good, "done");
+    CHECK_EQ(harness_wait_exit(daemon), 0);
+    CHECK(strstr(harness_log(daemon), "work in flight") == NULL);
+}
+
 CHECK_MAIN(CHECK_TEST(test_after_one_that_has_ended_well),
            CHECK_TEST(test_what_is_held_can_be_cancelled),
            CHECK_TEST(test_deadlines_go_on_while_held), CHECK_TEST(test_a_push_is_late_while_held),
@@ -343,4 +398,5 @@ CHECK_MAIN(CHECK_TEST(test_after_one_that_has_ended_well),
            CHECK_TEST(test_waiters_leave_room_for_whom_they_wait),
            CHECK_TEST(test_a_run_does_not_wait_for_who_waits_for_it),
            CHECK_TEST(test_a_run_that_waits_gives_up_when_it_is_awaited),
-           CHECK_TEST(test_work_that_is_not_all_here))
+           CHECK_TEST(test_work_that_is_not_all_here),
+           CHECK_TEST(test_sigterm_waits_for_nobody_to_close_a_job))
