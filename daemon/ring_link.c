@@ -20,9 +20,12 @@
 #define RING_BUDGET 64 /* descriptors of one ring in one turn, so that others have theirs */
 
 /* A doorbell that rang so often in a row with nothing to take is heard only now and then, until
- * there is something.  Neither is tuned; honest clients ring for nothing once in a while. */
-#define RING_IDLE_WAKES 64
-#define RING_QUIET_MS   5
+ * there is something, and of what it has so much is read then: to keep up with one that rings on
+ * and on cost 0.3 s of CPU time for each million.  When it has stopped, all is read in the end, and
+ * nobody looks any more.  None is tuned; honest clients ring for nothing once in a while. */
+#define RING_IDLE_WAKES  64
+#define RING_QUIET_MS    5
+#define RING_QUIET_RINGS 8
 
 /* ---- lives ---------------------------------------------------------------------------------- */
 
@@ -387,19 +390,24 @@ static void on_quiet_timer(uv_timer_t *timer)
     }
 }
 
-/* It rings on and on for nothing: what it sends stays where it is until it gets no more in. */
+/* It rings on and on for nothing: most of it stays where it is, until it gets no more in. */
 static bool is_rung_for_nothing(const struct ring_link *link)
 {
     return link->n_idle_wakes >= RING_IDLE_WAKES;
 }
 
 /* It rings: read it now, or leave it for the workers that hear it? */
-static bool is_to_be_read(struct ring_link *link)
+static void note_rung(struct ring_link *link, bool *ret_is_closed)
 {
-    bool is_left = link->is_heard && link->rung_ns == 0 && !is_rung_for_nothing(link);
-
-    link->rung_ns = is_left ? now_ns() : 0;
-    return !is_left && !is_rung_for_nothing(link);
+    if (is_rung_for_nothing(link)) {
+        link->rung_ns = 0;
+        channel_drain_some(link->doorbell_fd, RING_QUIET_RINGS, ret_is_closed);
+    } else if (link->is_heard && link->rung_ns == 0) {
+        link->rung_ns = now_ns();
+    } else {
+        link->rung_ns = 0;
+        channel_drain(link->doorbell_fd, ret_is_closed);
+    }
 }
 
 static void on_doorbell(uv_poll_t *poll, int status, int events)
@@ -410,8 +418,10 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
     if (!has_ended && link->rung_ns != 0 && now_ns() - link->rung_ns < WORK_BELL_NS) {
         return; /* the ring is awake since then */
     }
-    if (is_to_be_read(link) || has_ended) {
+    if (has_ended) {
         channel_drain(link->doorbell_fd, &is_closed);
+    } else {
+        note_rung(link, &is_closed);
     }
     if (is_closed || link->state != RING_LINK_OPEN) {
         uv_poll_stop(poll);

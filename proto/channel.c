@@ -174,10 +174,15 @@ void channel_ring(int fd)
 
 bool channel_drain(int fd, bool *ret_is_closed)
 {
+    return channel_drain_some(fd, DRAIN_MAX, ret_is_closed);
+}
+
+bool channel_drain_some(int fd, uint32_t max, bool *ret_is_closed)
+{
     bool has_rung = false;
     ssize_t n = 1;
 
-    for (int i = 0; i < DRAIN_MAX && n > 0; i++) {
+    for (uint32_t i = 0; i < max && n > 0; i++) {
         uint8_t ring;
 
         n = TEMP_FAILURE_RETRY(recv(fd, &ring, sizeof(ring), MSG_DONTWAIT));

@@ -66,10 +66,11 @@ int channel_pair(bool is_nonblocking, int ret_fds[2]);
 /*
  * A doorbell is one end of such a non-blocking pair.  Ring: a full socket means the other side is
  * awake already.  Drain: take everything that is there; true if anything was, false at EAGAIN; end
- * of file is reported through *ret_is_closed (may be NULL).
+ * of file is reported through *ret_is_closed (may be NULL).  Drain some: at most so many rings.
  */
 void channel_ring(int fd);
 bool channel_drain(int fd, bool *ret_is_closed);
+bool channel_drain_some(int fd, uint32_t max, bool *ret_is_closed);
 
 /*
  * Connect to, or listen on, a Unix stream socket at path, non-blocking from then on.  Paths over

@@ -5,6 +5,7 @@
  * Whether somebody sleeps is seen from outside: by whether it wants its doorbell rung, and by how
  * often its threads have gone to sleep (their voluntary context switches).
  */
+#include "proto/channel.h"
 #include "proto/status.h"
 #include "proto/util.h"
 #include "proto/worker_abi.h"
@@ -217,6 +218,31 @@ static void test_the_worker_dies_awake(void)
     HARNESS_WAIT(is_quiet_for_a_second(daemon));
 }
 
+/* What a client has rung, and stopped ringing, is read in the end: much of it in small parts. */
+static void test_a_doorbell_that_rang_for_nothing(void)
+{
+    enum { IDLE_WAKES = 64 }; /* as daemon/ring_link.c */
+    struct harness *daemon = harness_start("--awake-cpus", "2");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, MIB);
+
+    while (stat_of(wire, "ring_wakes") < IDLE_WAKES + 2) {
+        channel_ring(ring->doorbell_fd);
+    }
+    for (unsigned n_rings = 1; n_rings <= 1000; n_rings *= 1000) {
+        uint64_t n_wakes = stat_of(wire, "ring_wakes");
+
+        for (unsigned i = 0; i < n_rings; i++) {
+            channel_ring(ring->doorbell_fd);
+        }
+        HARNESS_WAIT(stat_of(wire, "ring_wakes") > n_wakes);
+        HARNESS_WAIT(is_quiet_for_a_second(daemon));
+    }
+    copy_once(ring, open_job(wire, "normal"));
+    HARNESS_WAIT(is_quiet_for_a_second(daemon));
+}
+
 CHECK_MAIN(CHECK_TEST(test_urgent_work_keeps_awake), CHECK_TEST(test_other_work_does_not),
            CHECK_TEST(test_without_cpus_it_sleeps), CHECK_TEST(test_only_the_group_may),
-           CHECK_TEST(test_sockets_have_their_turn), CHECK_TEST(test_the_worker_dies_awake))
+           CHECK_TEST(test_sockets_have_their_turn), CHECK_TEST(test_the_worker_dies_awake),
+           CHECK_TEST(test_a_doorbell_that_rang_for_nothing))
