@@ -67,9 +67,9 @@ struct cuda_pipeline {
     bool has_asked;  /* CUDA, since the last poll began, about work that is not urgent */
     uint32_t n_long; /* launches of long kernels in flight */
     struct cuda_paces paces;
-    uint64_t urgent_ns;     /* when urgent work was issued last; 0: never was any */
-    uint64_t end_ns[2];     /* when the last launch was seen done, see charge() */
-    uint64_t copied_end_ns; /* of those that the engines copy and that are not urgent */
+    uint64_t urgent_ns;    /* when urgent work was issued last; 0: never was any */
+    uint64_t end_ns[2];    /* when the last launch was seen done, see charge() */
+    uint64_t large_end_ns; /* of those that are neither urgent nor small as a whole */
     bool is_lost;
     struct failure loss;
     struct fifo fifos[PRIORITY_COUNT];
@@ -305,12 +305,13 @@ static void charge(struct cuda_pipeline *pipeline, enum priority priority, struc
     *last_end_ns = end_ns;
     slot->common.end_ns = end_ns;
     slot->common.device_ns = took_ns / slot->n_works;
-    if (priority != PRIORITY_URGENT && slot->way == CUDA_COPIED &&
-        slot->common.status == STATUS_OK && slot->used > 0) {
-        /* What ends beside it says nothing of its pace. */
+    if (priority != PRIORITY_URGENT && slot->used > CUDA_SMALL &&
+        slot->common.status == STATUS_OK) {
+        /* A small launch leaves much of the device free, however long it takes: its pace says
+         * nothing of large ones, and that it ends beside them nothing of theirs. */
         cuda_paces_note(&pipeline->paces, &slot->works[0], slot->used,
-                        end_ns - MAX(slot->common.start_ns, pipeline->copied_end_ns));
-        pipeline->copied_end_ns = end_ns;
+                        end_ns - MAX(slot->common.start_ns, pipeline->large_end_ns));
+        pipeline->large_end_ns = end_ns;
     }
 }
 

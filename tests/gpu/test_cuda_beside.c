@@ -202,6 +202,87 @@ static void test_quick_kernels_have_the_whole_device(void)
     CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_WHOLE);
 }
 
+enum { MANY = 16 }; /* small works that are a large launch */
+
+/* STAGED or, of copy, MAPPED. */
+static void make_small(struct device_work *ret_works, bool is_mix, uint32_t key)
+{
+    for (uint32_t i = 0; i < MANY; i++) {
+        ret_works[i] = is_mix ? pipeline_mix(PRIORITY_BULK, 1000, (struct mix_params){16, key}, 0)
+                              : pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL / 8, key);
+    }
+}
+
+/* All in one launch, on the part that is returned. */
+static enum cuda_part part_of_small(struct device_work *works, bool is_mix, uint32_t key)
+{
+    make_small(works, is_mix, key);
+    runtime_forget();
+    pipeline_issue(works, MANY);
+    CHECK_EQ(runtime_count(CALL_LAUNCH), is_mix ? 3 : 1);
+    return last_part();
+}
+
+/* What is small, and ends a moment before, says nothing of their pace. */
+static void check_long_together(bool is_mix)
+{
+    struct device_work works[MANY], beside = pipeline_copy(PRIORITY_NORMAL, 10, 7);
+    struct device_completion completion;
+
+    pipeline_set_up();
+    CHECK_EQ(part_of_small(works, is_mix, 1), CUDA_WHOLE);
+    runtime.ns += LONG_NS;
+    pipeline_issue(&beside, 1);
+    runtime_run_priority(PIPELINE_URGENT / 2);
+    CHECK_EQ(pipeline_poll(&completion, 1), 1);
+    pipeline_check_good(&beside, &completion);
+    runtime_run();
+    pipeline_check_all(works, MANY);
+    CHECK_EQ(part_of_small(works, is_mix, 1), CUDA_OTHERS);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 10, 1)), CUDA_FEW);
+}
+
+static void test_small_works_that_are_long_together(void)
+{
+    check_long_together(true);
+}
+
+static void test_small_works_that_are_long_together_where_they_lie(void)
+{
+    check_long_together(false);
+}
+
+/* Two launches end at once: the second has waited for the first. */
+static void test_what_waits_for_long_kernels_is_not_long(void)
+{
+    struct device_work slow[MANY], quick[MANY];
+    struct device_completion completions[PIPELINE_MOST];
+
+    pipeline_set_up();
+    part_of_small(slow, true, 1);
+    CHECK_EQ(part_of_small(quick, true, 2), CUDA_WHOLE);
+    runtime_run();
+    runtime.ns += LONG_NS;
+    CHECK_EQ(pipeline_poll(completions, PIPELINE_MOST), 2 * MANY);
+    CHECK_EQ(completions[0].cookie, slow[0].cookie);
+    CHECK_EQ(part_of_small(quick, true, 2), CUDA_WHOLE);
+    CHECK_EQ(part_of_small(slow, true, 1), CUDA_OTHERS);
+}
+
+/* However long it takes: few records leave room on the device. */
+static void test_small_launches_are_never_long(void)
+{
+    struct device_work work = pipeline_mix(PRIORITY_BULK, 1000, (struct mix_params){16, 3}, 0);
+
+    pipeline_set_up();
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_EQ(part_of(work), CUDA_WHOLE);
+        runtime_run();
+        runtime.ns += LONG_NS;
+        pipeline_check_all(&work, 1);
+    }
+}
+
 static void check_no_parts(void)
 {
     pipeline_create();
@@ -316,4 +397,8 @@ CHECK_MAIN(CHECK_TEST(test_any_order), CHECK_TEST(test_bulk_alone_is_issued_at_o
            CHECK_TEST(test_bulk_in_steps), CHECK_TEST(test_narrow_bulk_in_steps),
            CHECK_TEST(test_patience), CHECK_TEST(test_slots), CHECK_TEST(test_parts),
            CHECK_TEST(test_quick_kernels_have_the_whole_device),
-           CHECK_TEST(test_a_driver_without_parts), CHECK_TEST(test_a_device_too_small_for_parts))
+           CHECK_TEST(test_small_works_that_are_long_together),
+           CHECK_TEST(test_small_works_that_are_long_together_where_they_lie),
+           CHECK_TEST(test_what_waits_for_long_kernels_is_not_long),
+           CHECK_TEST(test_small_launches_are_never_long), CHECK_TEST(test_a_driver_without_parts),
+           CHECK_TEST(test_a_device_too_small_for_parts))
