@@ -86,6 +86,7 @@ int listener_open(struct server *server, const struct config *config, struct fai
         snprintf(listener->path, sizeof(listener->path), "%.*s", (int)sizeof(listener->path) - 1,
                  path);
     }
+    channel_refuse_fds(listener->fd); /* without it they are dropped */
     if (uv_poll_init(&server->loop, &listener->poll, listener->fd) < 0) {
         return fail(ret_failure, STATUS_INTERNAL, "socket", "cannot watch the socket");
     }

@@ -461,6 +461,7 @@ static int make_doorbell(struct ring_link *link)
     if (r < 0) {
         return r;
     }
+    channel_refuse_fds(ends[0]);
     link->doorbell_fd = ends[0];
     link->client_fd = ends[1];
     r = uv_poll_init(&link->server->loop, &link->doorbell_poll, link->doorbell_fd);

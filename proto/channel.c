@@ -2,8 +2,9 @@
  * Channel: Unix sockets, as this project uses them.
  *
  * Two kinds.  Streams carry bytes to and from clients; descriptors go to them, and those they send
- * along are left to the kernel to drop, so that none ever enters the daemon's table. SOCK_SEQPACKET
- * pairs carry fixed structs and descriptors between our own processes, and serve as doorbells.
+ * along are refused, or left to the kernel to drop, so that none ever enters the daemon's table.
+ * SOCK_SEQPACKET pairs carry fixed structs and descriptors between our own processes, and serve as
+ * doorbells.
  *
  * Threads: plain functions over descriptors, no state.
  */
@@ -27,6 +28,10 @@
  * that keeps ringing cannot keep us here. */
 #define DRAIN_MAX 1024
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* of Linux 6.16; not in older headers */
+#endif
+
 /* The control part of a packet. */
 union control {
     struct cmsghdr align;
@@ -44,6 +49,13 @@ ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret
     }
     *ret_had_fds = (msg.msg_flags & MSG_CTRUNC) != 0;
     return n;
+}
+
+int channel_refuse_fds(int fd)
+{
+    static const int no = 0;
+
+    return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) < 0 ? -errno : 0;
 }
 
 /* Move the descriptors of what came to fds, at most max; the others are closed. */

@@ -35,6 +35,13 @@ ssize_t channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret
 ssize_t channel_receive_fds(int fd, const struct iovec *iov, size_t n_iov, int *ret_fds,
                             uint32_t max, uint32_t *ret_n_fds);
 
+/*
+ * From now on, and of a listener for each connection that is made to it, the kernel refuses to send
+ * descriptors here: whoever drops the last reference to one waits until it is closed, however long
+ * its sender has made that.  0, or -errno: not before Linux 6.16.
+ */
+int channel_refuse_fds(int fd);
+
 /* sendmsg(MSG_NOSIGNAL | MSG_DONTWAIT).  Returns bytes or -errno. */
 ssize_t channel_send(int fd, const struct iovec *iov, size_t n_iov);
 /*

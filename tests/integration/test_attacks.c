@@ -4,12 +4,15 @@
  *
  * GPUPIPE_TEST_CONNECTIONS=N tries another number of connections than 20,000.
  */
+#include "proto/channel.h"
 #include "proto/limits.h"
 #include "tests/check.h"
 #include "tests/harness.h"
 #include "tests/random.h"
+#include "tests/ring_client.h"
 #include "tests/wire.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -308,6 +311,54 @@ static void test_descriptors_of_every_kind(void)
     check_idle(other); /* and the harness counts the daemon's descriptors at the end */
 }
 
+/* Whether the kernel lets a socket refuse descriptors. */
+static bool can_refuse(void)
+{
+    int ends[2];
+    bool can;
+
+    CHECK_EQ(channel_pair(true, ends), 0);
+    can = channel_refuse_fds(ends[0]) == 0;
+    close(ends[0]);
+    close(ends[1]);
+    return can;
+}
+
+static void check_refused(int fd)
+{
+    int pipes[2];
+
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    CHECK(!send_descriptors(fd, pipes, 1));
+    CHECK_EQ(errno, EPERM);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+/*
+ * One whose last close takes as long as its sender wants, a TCP socket that lingers say, made the
+ * daemon stand still for as long.
+ */
+static void test_descriptors_never_arrive(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring;
+
+    if (!can_refuse()) {
+        CHECK_SKIP("needs Linux 6.16");
+    }
+    harness_pause(harness_pid(daemon));
+    int early = connect_plain(harness_socket(daemon)); /* it is accepted later */
+    check_refused(early);
+    CHECK_EQ(kill(harness_pid(daemon), SIGCONT), 0);
+    check_refused(wire_fd(wire));
+    ring = ring_client_open(wire, 1 << 20);
+    check_refused(ring->doorbell_fd);
+    ring_client_check_works(ring, ring_client_open_copy(wire, ""));
+    close(early);
+}
+
 /* ---- connections --------------------------------------------------------------------------- */
 
 static struct rlimit own_limit;
@@ -515,7 +566,7 @@ static void test_two_processes_on_one_connection(void)
 
 CHECK_MAIN(CHECK_TEST(test_a_hundred_clients_that_never_read),
            CHECK_TEST(test_trickles_end_and_slow_clients_do_not),
-           CHECK_TEST(test_descriptors_of_every_kind),
+           CHECK_TEST(test_descriptors_of_every_kind), CHECK_TEST(test_descriptors_never_arrive),
            CHECK_TEST(test_a_hundred_thousand_descriptors),
            CHECK_TEST(test_twenty_thousand_connections), CHECK_TEST(test_descriptors_run_out),
            CHECK_TEST(test_a_flood_of_errors_is_none_of_the_log),
