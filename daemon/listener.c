@@ -3,6 +3,7 @@
  */
 #include "daemon/listener.h"
 
+#include "daemon/linger.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "proto/channel.h"
@@ -86,7 +87,10 @@ int listener_open(struct server *server, const struct config *config, struct fai
         snprintf(listener->path, sizeof(listener->path), "%.*s", (int)sizeof(listener->path) - 1,
                  path);
     }
-    channel_refuse_fds(listener->fd); /* without it they are dropped */
+    int r = channel_refuse_fds(listener->fd) < 0 ? linger_start() : 0;
+    if (r < 0) {
+        return fail(ret_failure, STATUS_INTERNAL, "socket", "no timer: %s", strerror(-r));
+    }
     if (uv_poll_init(&server->loop, &listener->poll, listener->fd) < 0) {
         return fail(ret_failure, STATUS_INTERNAL, "socket", "cannot watch the socket");
     }
@@ -127,7 +131,9 @@ static void welcome(struct server *server, int fd)
         server->stats.sessions_refused++;
     }
     if (r < 0) {
+        linger_begin();
         close(fd);
+        linger_end();
     }
 }
 
@@ -166,6 +172,8 @@ void listener_close(struct server *server)
     if (listener->path[0] != '\0') {
         unlink(listener->path); /* the lock's file stays: removing it would let two hold one */
     }
+    linger_begin();
     close_fd(&listener->fd);
+    linger_end();
     close_fd(&listener->lock_fd);
 }

@@ -5,6 +5,7 @@
 
 #include "daemon/answer.h"
 #include "daemon/job.h"
+#include "daemon/linger.h"
 #include "daemon/log.h"
 #include "daemon/ring_leftover.h"
 #include "daemon/server.h"
@@ -57,7 +58,9 @@ static void unlink_from_server(struct ring_link *link)
 
 static void free_link(struct ring_link *link)
 {
+    linger_begin();
     close_fd(&link->doorbell_fd);
+    linger_end();
     if (link->queues != NULL && link->server->state < SERVER_DRAINING) {
         ring_clear(link->queues); /* its connection is gone; but what a drain completed stays */
     }
@@ -105,13 +108,25 @@ static void ring_bell(struct ring_link *link)
     }
 }
 
-/* Workers have the doorbell open as well: that it ends must not wait for them. */
+/* At most max rings; true: the client has closed it. */
+static bool drain(const struct ring_link *link, uint32_t max)
+{
+    bool is_closed = false;
+
+    linger_begin();
+    channel_drain_some(link->doorbell_fd, max, &is_closed);
+    linger_end();
+    return is_closed;
+}
+
+/* Workers have the doorbell open as well: that it ends must not wait for them, and nothing that was
+ * sent to it is theirs to drop. */
 static void end_doorbell(struct ring_link *link)
 {
     if (link->is_heard) {
         devices_unhear(&link->server->devices, link->id);
-        channel_drain(link->doorbell_fd, NULL);
         shutdown(link->doorbell_fd, SHUT_RDWR);
+        drain(link, CHANNEL_DRAIN_MAX);
     }
 }
 
@@ -358,7 +373,7 @@ static void read_doorbell(struct ring_link *link)
 {
     if (link->rung_ns != 0) {
         link->rung_ns = 0;
-        channel_drain(link->doorbell_fd, NULL); /* that it has ended is told again */
+        drain(link, CHANNEL_DRAIN_MAX); /* that it has ended is told again */
     }
 }
 
@@ -396,33 +411,24 @@ static bool is_rung_for_nothing(const struct ring_link *link)
     return link->n_idle_wakes >= RING_IDLE_WAKES;
 }
 
-/* It rings: read it now, or leave it for the workers that hear it? */
-static void note_rung(struct ring_link *link, bool *ret_is_closed)
+/* How much of what it rings is read now; 0: it is left for the workers that hear it. */
+static uint32_t n_rings_to_read(struct ring_link *link)
 {
-    if (is_rung_for_nothing(link)) {
-        link->rung_ns = 0;
-        channel_drain_some(link->doorbell_fd, RING_QUIET_RINGS, ret_is_closed);
-    } else if (link->is_heard && link->rung_ns == 0) {
-        link->rung_ns = now_ns();
-    } else {
-        link->rung_ns = 0;
-        channel_drain(link->doorbell_fd, ret_is_closed);
-    }
+    bool is_left = link->is_heard && link->rung_ns == 0 && !is_rung_for_nothing(link);
+
+    link->rung_ns = is_left ? now_ns() : 0;
+    return is_left ? 0 : is_rung_for_nothing(link) ? RING_QUIET_RINGS : CHANNEL_DRAIN_MAX;
 }
 
 static void on_doorbell(uv_poll_t *poll, int status, int events)
 {
     struct ring_link *link = poll->data;
-    bool has_ended = status < 0 || (events & UV_DISCONNECT) != 0, is_closed = false;
+    bool has_ended = status < 0 || (events & UV_DISCONNECT) != 0, is_closed;
 
     if (!has_ended && link->rung_ns != 0 && now_ns() - link->rung_ns < WORK_BELL_NS) {
         return; /* the ring is awake since then */
     }
-    if (has_ended) {
-        channel_drain(link->doorbell_fd, &is_closed);
-    } else {
-        note_rung(link, &is_closed);
-    }
+    is_closed = drain(link, has_ended ? CHANNEL_DRAIN_MAX : n_rings_to_read(link));
     if (is_closed || link->state != RING_LINK_OPEN) {
         uv_poll_stop(poll);
     }

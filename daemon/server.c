@@ -4,6 +4,7 @@
  */
 #include "daemon/server.h"
 
+#include "daemon/linger.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/ring_link.h"
@@ -427,6 +428,7 @@ static void server_finish(struct server *server)
     ring_pool_destroy(server->ring_pool);
     pool_destroy(server->pool);
     segments_destroy(server->segments);
+    linger_stop();
 }
 
 int server_run(struct server *server, const struct config *config, struct spawner *spawner)

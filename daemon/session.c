@@ -9,6 +9,7 @@
 
 #include "daemon/answer.h"
 #include "daemon/constant.h"
+#include "daemon/linger.h"
 #include "daemon/log.h"
 #include "daemon/memo.h"
 #include "daemon/ring_link.h"
@@ -123,7 +124,10 @@ static void after_read(struct session *session, int outcome)
 static void read_some(struct session *session)
 {
     session->server->n_readers++;
-    after_read(session, reader_read(session->reader, session->fd, read_budget(session)));
+    linger_begin();
+    int outcome = reader_read(session->reader, session->fd, read_budget(session));
+    linger_end();
+    after_read(session, outcome);
 }
 
 void session_read_again(struct session *session)
@@ -355,7 +359,9 @@ static void session_free(struct session *session)
 {
     writer_destroy(session->writer);
     reader_destroy(session->reader);
+    linger_begin();
     close_fd(&session->fd);
+    linger_end();
     if (session->user != NULL) {
         user_leave(&session->server->users, session->user);
     }

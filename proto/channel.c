@@ -24,10 +24,6 @@
 
 #define LOCK_SUFFIX ".lock"
 
-/* Packets that one channel_drain() takes at most: more than a socket buffer holds, so that a peer
- * that keeps ringing cannot keep us here. */
-#define DRAIN_MAX 1024
-
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83 /* of Linux 6.16; not in older headers */
 #endif
@@ -186,7 +182,7 @@ void channel_ring(int fd)
 
 bool channel_drain(int fd, bool *ret_is_closed)
 {
-    return channel_drain_some(fd, DRAIN_MAX, ret_is_closed);
+    return channel_drain_some(fd, CHANNEL_DRAIN_MAX, ret_is_closed);
 }
 
 bool channel_drain_some(int fd, uint32_t max, bool *ret_is_closed)

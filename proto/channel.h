@@ -70,6 +70,10 @@ ssize_t channel_receive_packet(int fd, void *bytes, size_t size, int *fds, uint3
 /* A connected SOCK_SEQPACKET pair, CLOEXEC, non-blocking if asked for.  0 or -errno. */
 int channel_pair(bool is_nonblocking, int ret_fds[2]);
 
+/* Rings that are drained at once: more than a socket buffer holds, so that a peer that keeps
+ * ringing cannot keep us there. */
+#define CHANNEL_DRAIN_MAX 1024
+
 /*
  * A doorbell is one end of such a non-blocking pair.  Ring: a full socket means the other side is
  * awake already.  Drain: take everything that is there; true if anything was, false at EAGAIN; end
