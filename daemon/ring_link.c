@@ -284,24 +284,45 @@ static void refuse(struct ring_link *link, const struct ring_desc *desc,
     ring_link_complete(link, &completion);
 }
 
+/* Have the completions of all that was taken room?  What the client reaps only makes more: it is
+ * looked at again, in a line that the client writes, where the last look was not enough. */
+static bool has_room(struct ring_link *link)
+{
+    int room;
+
+    if (link->n_taken <= link->n_room) {
+        return true;
+    }
+    room = ring_room(link->queues); /* after the take: who reaps before it submits has the room */
+    if (room < 0) {
+        break_ring(link, "its queues have indices that cannot be");
+        return false;
+    }
+    link->n_room = (uint32_t)room;
+    if (link->n_taken > link->n_room) {
+        break_ring(link, "more descriptors are under way than its queues have entries; reap first");
+        return false;
+    }
+    return true;
+}
+
 /* What it has, up to its budget.  The link may be closing afterwards, but is not gone. */
 static void take(struct ring_link *link)
 {
     struct ring_desc descs[RING_BUDGET];
     struct failure failure;
     int n = ring_take(link->queues, descs, RING_BUDGET);
-    int room = ring_room(link->queues); /* afterwards: who reaps before it submits has the room */
 
-    if (n < 0 || room < 0) {
+    if (n == 0) {
+        return;
+    }
+    if (n < 0) {
         break_ring(link, "its queues have indices that cannot be");
         return;
     }
     link->n_taken += (uint32_t)n;
-    if (n > 0) {
-        link->n_idle_wakes = 0;
-    }
-    if (link->n_taken > (uint32_t)room) {
-        break_ring(link, "more descriptors are under way than its queues have entries; reap first");
+    link->n_idle_wakes = 0;
+    if (!has_room(link)) {
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -331,6 +352,7 @@ void ring_link_complete(struct ring_link *link, const struct ring_completion *co
         return;
     }
     ring_complete(link->queues, completion);
+    link->n_room--;
     link->has_unpublished = true;
     mark_awake(link);
 }

@@ -65,6 +65,7 @@ struct ring_link {
     bool is_bell_due;       /* they were published while it slept */
     bool is_broken;         /* its queues are not written to any more */
     uint32_t n_taken;       /* descriptors without a completion */
+    uint32_t n_room;        /* completions that there is room for, at least */
     uint32_t n_holds;       /* by pushes whose data lie here, and while it is worked on */
 };
 

@@ -191,6 +191,8 @@ int ring_fd(const struct ring *ring)
 int ring_take(struct ring *ring, struct ring_desc *ret_descs, uint32_t max)
 {
     struct submission_queue *sq = &ring->shared->sq;
+
+    shared_expect(&sq->entries[ring->head % RING_ENTRIES]);
     uint32_t n_ready = shared_load(&sq->tail.value, __ATOMIC_ACQUIRE) - ring->head;
     uint32_t n = MIN(n_ready, max);
 
@@ -304,6 +306,8 @@ bool ring_submit_publish(struct ring *ring)
 int ring_reap(struct ring *ring, struct ring_completion *ret_completions, uint32_t max)
 {
     struct completion_queue *cq = &ring->shared->cq;
+
+    shared_expect(&cq->entries[ring->head % RING_ENTRIES]);
     uint32_t n_ready = shared_load(&cq->tail.value, __ATOMIC_ACQUIRE) - ring->head;
     uint32_t n = MIN(n_ready, max);
 
@@ -314,8 +318,10 @@ int ring_reap(struct ring *ring, struct ring_completion *ret_completions, uint32
         shared_load_words(&ret_completions[i], &cq->entries[ring->head++ % RING_ENTRIES],
                           sizeof(*ret_completions));
     }
-    ring->n_unreaped -= n;
-    shared_store(&cq->head.value, ring->head, __ATOMIC_RELEASE);
+    if (n > 0) { /* who looks again and again leaves the line where it is */
+        ring->n_unreaped -= n;
+        shared_store(&cq->head.value, ring->head, __ATOMIC_RELEASE);
+    }
     return (int)n;
 }
 

@@ -234,7 +234,7 @@ static void do_reap(struct play *play)
     n = ring_reap(client->ring, (struct ring_completion *)copies, max);
     must_have_read(play, CQ_ENTRIES, client, n, n_ready, client->n_unreaped, max);
     client->n_unreaped -= (uint32_t)MAX(n, 0);
-    MUST(get(play, CQ_HEAD) == (n < 0 ? head : client->head));
+    MUST(get(play, CQ_HEAD) == (n <= 0 ? head : client->head));
 }
 
 static void do_sleep(struct play *play)
