@@ -610,8 +610,7 @@ void job_queue(struct job *job)
     scheduler_add(scheduler, &job->flow, server_loop_ns(job->server));
 }
 
-/* What was to be answered is. */
-static void conclude(struct job *job)
+void job_conclude(struct job *job)
 {
     job->n_answered = job->lists.first != NULL ? job->lists.first->seq : job->n_pushed;
     end_if_complete(job);
@@ -622,20 +621,23 @@ static void conclude(struct job *job)
     job_queue(job);
 }
 
-void job_settle(struct job *job)
+void job_answer(struct job *job, struct push *push)
 {
     skip_empty_merges(job);
-    answer_pushes(job);
-    conclude(job);
-}
-
-void job_settle_push(struct job *job, struct push *push)
-{
-    skip_empty_merges(job);
-    if (job->prepared->is_ordered) {
+    if (push == NULL || job->prepared->is_ordered) {
         answer_pushes(job);
     } else if (push->state == PUSH_ACCEPTED) {
         try_answer(job, push);
     }
-    conclude(job);
+}
+
+void job_settle(struct job *job)
+{
+    job_settle_push(job, NULL);
+}
+
+void job_settle_push(struct job *job, struct push *push)
+{
+    job_answer(job, push);
+    job_conclude(job);
 }

@@ -148,6 +148,10 @@ void job_orphan(struct job *job);
 void job_settle(struct job *job);
 /* The same after something happened that can have let no push be answered but this one. */
 void job_settle_push(struct job *job, struct push *push);
+/* That in two steps: answer what can be answered, of this push alone unless it is NULL; the job is
+ * still there.  Then the rest. */
+void job_answer(struct job *job, struct push *push);
+void job_conclude(struct job *job);
 /* Its place in the scheduler: none without work, else by the nearest deadline of what waits. */
 void job_queue(struct job *job);
 

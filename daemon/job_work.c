@@ -132,6 +132,14 @@ static const struct device *device_of(const struct chunk *chunk)
     return &chunk->job->server->devices.all[chunk->charge.place.device];
 }
 
+/* Does nothing that the worker could have together with it come behind the push's next n records?
+ */
+static bool is_alone(const struct job *job, const struct push *push, uint64_t n)
+{
+    return push->next == NULL && push->n_released + n == push->n_records &&
+           scheduler_is_alone(&job->server->scheduler, &job->flow);
+}
+
 /* Hand an entry to the device's worker; the chunk is freed if it takes none. */
 static int submit(struct job *job, const struct scheduler_place *place, struct work_entry *entry,
                   struct push *push)
@@ -149,6 +157,9 @@ static int submit(struct job *job, const struct scheduler_place *place, struct w
     if (r < 0) {
         free(chunk);
         return -EAGAIN;
+    }
+    if (push != NULL && is_alone(job, push, entry->n_records)) {
+        worker_link_publish(device->link); /* the books can wait */
     }
     job->n_chunks++;
     if (push != NULL) {
@@ -294,8 +305,8 @@ static void note_failure(struct job *job, struct push *push, const struct failur
     job_fail(job, failure, push->seq);
 }
 
-/* Take the chunk, which took so much of the device, off the books; returns its job. */
-static struct job *retire(struct chunk *chunk, uint64_t device_ns)
+/* The device has let go of the chunk. */
+static void take_back(const struct chunk *chunk)
 {
     struct job *job = chunk->job;
 
@@ -307,8 +318,17 @@ static struct job *retire(struct chunk *chunk, uint64_t device_ns)
         job->is_merging = false;
     }
     job->server->stats.chunks_in_flight--;
+}
+
+/* Answer its push, then take it, which took so much of the device, off the scheduler's books. */
+static void retire(struct chunk *chunk, uint64_t device_ns)
+{
+    struct job *job = chunk->job;
+
+    job_answer(job, job->state < JOB_DONE ? chunk->push : NULL);
     scheduler_done(&job->server->scheduler, &chunk->charge, device_ns);
-    return job;
+    free(chunk);
+    job_conclude(job);
 }
 
 static void describe_failure(const struct chunk *chunk, const struct work_result *result,
@@ -358,9 +378,10 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result, const
 {
     bool is_good = result->state == RESULT_DONE && result->status == STATUS_OK;
     struct push *push = chunk->push;
-    struct job *job = retire(chunk, is_good ? result->device_ns : 0);
+    struct job *job = chunk->job;
     struct failure failure;
 
+    take_back(chunk);
     job->server->stats.chunks_total++;
     if (is_ending(job, push)) {
         awake_want(&job->server->awake, AWAKE_END_NS);
@@ -377,24 +398,19 @@ void job_chunk_done(struct chunk *chunk, const struct work_result *result, const
     } else {
         note_times(push, result);
     }
-    free(chunk);
-    if (push != NULL && job->state < JOB_DONE) {
-        job_settle_push(job, push);
-    } else {
-        job_settle(job);
-    }
+    retire(chunk, is_good ? result->device_ns : 0);
 }
 
 void job_chunk_lost(struct chunk *chunk, const char *reason)
 {
-    struct job *job = retire(chunk, 0);
+    struct job *job = chunk->job;
     struct failure failure;
 
+    take_back(chunk);
     job->server->stats.chunks_lost++;
     fail(&failure, STATUS_DEVICE_LOST, NULL,
          "op %s was lost with the worker of device %s, and may be sent again: %s",
          job->prepared->op->name, device_of(chunk)->name, reason);
     note_failure(job, chunk->push, &failure);
-    free(chunk);
-    job_settle(job);
+    retire(chunk, 0);
 }

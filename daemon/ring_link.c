@@ -355,6 +355,9 @@ void ring_link_complete(struct ring_link *link, const struct ring_completion *co
     link->n_room--;
     link->has_unpublished = true;
     mark_awake(link);
+    if (link->n_taken == 0) {
+        publish(link); /* no more of it will come in this turn */
+    }
 }
 
 void ring_links_poll(struct server *server)

@@ -213,6 +213,16 @@ void scheduler_add(struct scheduler *scheduler, struct flow *flow, uint64_t now_
 /* It has none. */
 void scheduler_remove(struct scheduler *scheduler, struct flow *flow);
 
+/* Is some flow queued that may have a chunk handed out? */
+static inline bool scheduler_has_work(const struct scheduler *scheduler)
+{
+    return scheduler->n_users > 0;
+}
+/* Is no other flow of its priority queued? */
+static inline bool scheduler_is_alone(const struct scheduler *scheduler, const struct flow *flow)
+{
+    return scheduler->classes[flow->priority].n_flows == 1 && flow->is_queued;
+}
 /* The flow whose chunk goes next, and where; or NULL.  No chunk is on the books until
  * scheduler_issued(). */
 struct flow *scheduler_next(struct scheduler *scheduler, uint64_t now_ns,

@@ -26,13 +26,14 @@
 /* ---- the turn ------------------------------------------------------------------------------- */
 
 /* Hand the workers what may go next. */
-static void dispatch(struct server *server)
+static void hand_out(struct server *server)
 {
     struct scheduler_place place;
     struct flow *flow;
     uint64_t now = now_ns();
 
-    while ((flow = scheduler_next(&server->scheduler, now, &place)) != NULL) {
+    while (scheduler_has_work(&server->scheduler) &&
+           (flow = scheduler_next(&server->scheduler, now, &place)) != NULL) {
         struct job *job = CONTAINER_OF(flow, struct job, flow);
 
         if (job_note_late(job, now)) {
@@ -42,6 +43,15 @@ static void dispatch(struct server *server)
         }
     }
     devices_publish(&server->devices);
+}
+
+/* Most turns of a front end that is awake have nothing to hand out: they do not look at the clock.
+ */
+static void dispatch(struct server *server)
+{
+    if (scheduler_has_work(&server->scheduler)) {
+        hand_out(server);
+    }
 }
 
 /* All of them try, the oldest first: a small run fits where a large one does not. */
