@@ -10,6 +10,8 @@
  *                priority, with calls or as a graph; and a kernel that works in the host's memory
  *     in this process   on the CPU: the op's code called
  *
+ * Stages: of the jobs in the ring, where their time goes (stages.h).
+ *
  * Back to back: many jobs, each as soon as the one before is done.  After silence: nobody does
  * anything for a while, then one job; before it `stats` is asked whether the daemon is awake, and
  * half a second passes again.
@@ -24,6 +26,7 @@
 #include "tests/bench/contest.h"
 #include "tests/bench/ring_stream.h"
 #include "tests/bench/shot.h"
+#include "tests/bench/stages.h"
 
 #include <math.h>
 #include <string.h>
@@ -65,6 +68,7 @@ struct bench {
     uint32_t n_rivals;
     struct ring_stream ring;
     struct ring_stream_job job;
+    struct ring_stream_job timed_job;
     struct calls calls;
     struct gpupipe *gpupipe;
     struct gpupipe_ring *library_ring;
@@ -208,6 +212,22 @@ static void report_busy(struct bench *bench, struct bench_report *report)
     }
 }
 
+static void report_stages(struct bench *bench, struct bench_report *report)
+{
+    const struct stages_options options = {
+        .daemon = bench->daemon.pid,
+        .stream = &bench->ring,
+        .plain = &bench->job,
+        .timed = &bench->timed_job,
+        .priority = bench->priority,
+        .size = bench->options->size,
+        .n_jobs = MIN(bench->memory.n, STAGES_JOBS),
+        .spin_ns = bench->options->spin_us * UINT64_C(1000),
+    };
+
+    stages_report(&options, report);
+}
+
 /* ---- after silence -------------------------------------------------------------------------- */
 
 static double daemon_cpu_s(const struct bench *bench)
@@ -338,6 +358,7 @@ static void measure(struct bench *bench)
                                            .owner = bench};
     contest_run(&bench->back_to_back);
     report_busy(bench, report);
+    report_stages(bench, report);
     if (bench->options->n_shots > 0) {
         bench->after_silence = (struct contest){.n_variants = n_ways(bench) - 1,
                                                 .n_rounds = bench->options->n_shots,
@@ -412,6 +433,8 @@ static void start(struct bench *bench)
     ring_stream_open(&bench->ring, bench->daemon.socket_path,
                      2 * bench->memory.n * bench->memory.size);
     ring_stream_prepare(&bench->ring, &op, bench->priority, 0, &bench->job);
+    bench->ring.wants_timing = true;
+    ring_stream_prepare(&bench->ring, &op, bench->priority, 0, &bench->timed_job);
     calls_open(&bench->calls, bench->daemon.socket_path);
     calls_prepare_run(&bench->calls, &run);
     open_library(bench);

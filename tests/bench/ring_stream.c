@@ -185,8 +185,11 @@ void ring_stream_close(struct ring_stream *stream)
 void ring_stream_prepare(struct ring_stream *stream, const struct msg_op *op,
                          enum priority priority, uint32_t window, struct ring_stream_job *ret_job)
 {
-    struct msg_job_open open = {
-        .op = *op, .options = {.priority = priority, .window = window, .is_in_rings = true}};
+    struct msg_job_open open = {.op = *op,
+                                .options = {.priority = priority,
+                                            .window = window,
+                                            .is_in_rings = true,
+                                            .wants_timing = stream->wants_timing}};
     msgpack_packer packer = begin(stream);
 
     if (stream->device != NULL) {

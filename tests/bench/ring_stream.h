@@ -24,6 +24,7 @@ struct ring_stream {
     uint8_t *in;
     uint8_t *out;
     const char *device; /* of the jobs that are prepared next; NULL: any */
+    bool wants_timing;  /* likewise */
 
     uint32_t msgid; /* of the last request */
     bool is_answered;
