@@ -334,19 +334,18 @@ static bool is_done(struct cuda_pipeline *pipeline, enum priority priority,
     return !pipeline->is_lost;
 }
 
-static struct device_completion completion_of(const struct cuda_slot *slot,
-                                              const struct device_work *work)
+static void complete(const struct cuda_slot *slot, const struct device_work *work,
+                     struct device_completion *ret_completion)
 {
-    struct device_completion completion = {.cookie = work->cookie, .result = slot->common};
-
-    completion.result.issue_ns = work->issue_ns;
+    ret_completion->cookie = work->cookie;
+    ret_completion->result = slot->common;
+    ret_completion->result.issue_ns = work->issue_ns;
     for (uint32_t i = 0; i < LIMIT_OUT && slot->common.status == STATUS_OK; i++) {
-        completion.result.out_size[i] = (uint32_t)work->out[i].size;
+        ret_completion->result.out_size[i] = (uint32_t)work->out[i].size;
     }
     if (slot->common.status != STATUS_OK) {
-        completion.error = slot->error;
+        ret_completion->error = slot->error;
     }
-    return completion;
 }
 
 /* Up to max completions of one stream's oldest launches; returns their number. */
@@ -361,7 +360,7 @@ static uint32_t poll_stream(struct cuda_pipeline *pipeline, enum priority priori
         struct cuda_slot *slot = stream->oldest;
 
         while (n < max && slot->n_answered < slot->n_works) {
-            ret_completions[n++] = completion_of(slot, &slot->works[slot->n_answered++]);
+            complete(slot, &slot->works[slot->n_answered++], &ret_completions[n++]);
         }
         if (slot->n_answered == slot->n_works) {
             cuda_stream_pop(stream);
@@ -383,7 +382,10 @@ int cuda_pipeline_poll(struct cuda_pipeline *pipeline, struct device_completion 
 
     pipeline->has_asked = false;
     for (enum priority priority = PRIORITY_URGENT; priority < PRIORITY_COUNT; priority++) {
-        for (uint32_t i = 0; i < pipeline->streams->n_places && !pipeline->is_lost; i++) {
+        const uint32_t n_streams =
+            pipeline->n_in_flight[priority] > 0 ? pipeline->streams->n_places : 0;
+
+        for (uint32_t i = 0; i < n_streams && !pipeline->is_lost; i++) {
             n += poll_stream(pipeline, priority, &pipeline->streams->all[priority][i],
                              &ret_completions[n], max - n);
         }
