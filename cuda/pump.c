@@ -28,6 +28,9 @@
 #include <sys/socket.h>
 
 #define BATCH 32u
+/* While awake, turns with nothing to do between two looks at the clock: one takes as long as all
+ * else in such a turn. */
+#define CLOCK_TURNS 16u
 
 struct pump {
     struct pump_parts parts;
@@ -38,6 +41,7 @@ struct pump {
     struct device_completion completions[BATCH];
     uint32_t n_in_flight;    /* works that the device has */
     uint64_t awake_until_ns; /* 0: it may sleep */
+    uint32_t n_turns;        /* with nothing to do, while awake */
     bool hears_bells;        /* while the device has nothing */
     bool has_worked;         /* since it last slept without work */
     bool was_rung;           /* awake because of a bell */
@@ -204,8 +208,11 @@ static uint32_t feed(struct pump *pump)
 
 static bool is_awake(struct pump *pump)
 {
-    if (pump->awake_until_ns == 0 || now_ns() < pump->awake_until_ns) {
-        return pump->awake_until_ns != 0;
+    if (pump->awake_until_ns == 0) {
+        return false;
+    }
+    if (++pump->n_turns % CLOCK_TURNS != 0 || now_ns() < pump->awake_until_ns) {
+        return true;
     }
     pump->awake_until_ns = 0;
     if (pump->was_rung) {
