@@ -8,7 +8,12 @@
  * Chunks are taken for a fluid.  What is in flight goes first, and what is queued above it; that
  * users of the same priority have equal time, and what is due first goes first within a user; what
  * is below has its least share.  What is yet to come is taken to be as it was of late: the devices'
- * time that each priority and each user had, up to what they may have.
+ * time that each priority and each user had, up to what they may have, after what they have there.
+ *
+ * It promises nothing of a single work: who comes meanwhile is a matter of chance.  But where a
+ * user always asks for more than can be in time and others go on as of late, with random arrivals,
+ * of 100 works that are let in at most 5 are late, 1 as a rule; and none is refused that would have
+ * taken less than 0.6 of its deadline (tests/sim, admit...).
  *
  * What it does not know of: the way through the socket, workers that fall behind their rates, who
  * begins something new or urgent in the meantime, and that copies and kernels of a single chunk
