@@ -33,7 +33,7 @@ static bool foresee(const struct job *job, const struct flow *flow, uint64_t n_r
         return false;
     }
     for (const struct job *other = job->server->jobs; other != NULL; other = other->next) {
-        if (other->flow.is_queued) {
+        if (other == job || other->flow.is_queued) { /* its own goes first even while it is held */
             forecast_add(&forecast, other == job ? flow : &other->flow, queued_ns(other));
         }
     }

@@ -365,6 +365,36 @@ static void test_pushes_are_admitted_one_by_one(void)
     wire_output(wire_find(wire_notification(wire, "job.result"), "2"), 64);
 }
 
+/* What a small push of the job would take now. */
+static uint64_t predicted_push(struct wire *wire, uint64_t job, uint64_t seq)
+{
+    uint32_t push = wire_send(wire, "job.push", "[%lu, %lu, {deadline_ns: 1}, [<64>]]", job, seq);
+
+    return (uint64_t)wire_number(check_refused(wire_find(wire_response(wire, push), "2"), 1),
+                                 "predicted_ns");
+}
+
+/* A job that is held is not among those that wait for a device, but goes through its own queue. */
+static void test_the_own_queue_counts_while_held(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    uint64_t first, job, alone_ns;
+
+    measure(wire);
+    first = (uint64_t)wire_number(wire_call(wire, "job.open", "['copy', {}, {}]"), "job");
+    job = (uint64_t)wire_number(wire_call(wire, "job.open",
+                                          "[" SLOW ", {admit: true, after: [%lu], window: 4, "
+                                          "max_push: 2097152}]",
+                                          first),
+                                "job");
+    alone_ns = predicted_push(wire, job, 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        wire_call(wire, "job.push", "[%lu, %lu, {}, [<2097152>]]", job, i);
+    }
+    CHECK_GT(predicted_push(wire, job, 3), 2 * alone_ns);
+}
+
 /* ---- what cannot be ------------------------------------------------------------------------- */
 
 static void test_absurd_deadlines(void)
@@ -410,4 +440,5 @@ CHECK_MAIN(CHECK_TEST(test_a_late_descriptor_is_answered_and_its_job_goes_on),
            CHECK_TEST(test_a_late_run_says_what_was_done), CHECK_TEST(test_absurd_deadlines),
            CHECK_TEST(test_what_takes_too_long_is_refused_at_once),
            CHECK_TEST(test_what_waits_too_long_is_refused_at_once),
-           CHECK_TEST(test_pushes_are_admitted_one_by_one))
+           CHECK_TEST(test_pushes_are_admitted_one_by_one),
+           CHECK_TEST(test_the_own_queue_counts_while_held))
