@@ -33,6 +33,7 @@ static const uint8_t *const fatbins[] = {
 
 struct cuda_op {
     cudaLibrary_t library;
+    uint32_t most_threads;         /* of a block: some kernels take more registers than others */
     cudaKernel_t kernels[N_KINDS]; /* NULL: not of this op's kind */
 };
 
@@ -51,11 +52,23 @@ struct shape {
 
 /* ---- kinds --------------------------------------------------------------------------------- */
 
+static struct shape narrow_shape(uint64_t n_bytes, uint32_t most_threads)
+{
+    uint64_t n_threads = MAX(div_round_up(n_bytes, WARP * N_BYTES), UINT64_C(1)) * WARP;
+
+    if (n_threads <= most_threads) {
+        return (struct shape){1, (uint32_t)n_threads};
+    }
+    return (struct shape){(uint32_t)MIN(div_round_up(n_threads, N_THREADS), (uint64_t)INT32_MAX),
+                          N_THREADS};
+}
+
 /*
  * Where min_parallel says that a record is a lane's long work, or that of n_members, few records
  * are spread over many processors in small blocks.  Otherwise a step may be as small as a byte, and
  * a thread has a few of them at most: urgent kernels begin when a block ends, so a grid no larger
- * than the device would make them wait for all of a bulk kernel.
+ * than the device would make them wait for all of a bulk kernel.  Of a streaming op what fits one
+ * block is one: to find out which of several is the last takes them 1 us.
  */
 static struct shape map_shape(const struct cuda_kernels *kernels, const struct op_code *code,
                               const struct cuda_launch *launch)
@@ -69,9 +82,8 @@ static struct shape map_shape(const struct cuda_kernels *kernels, const struct o
     }
     n_members *= MAX(code->n_members, 1u);
     if (code->manifest->min_parallel == 1) {
-        return (struct shape){
-            (uint32_t)MIN(div_round_up(launch->n_bytes, N_THREADS * N_BYTES), (uint64_t)INT32_MAX),
-            N_THREADS};
+        return narrow_shape(launch->n_bytes,
+                            code->is_streaming ? kernels->ops[launch->op].most_threads : 0);
     }
     n_each = MAX(div_round_up(n_members * arguments->n_chunks, kernels->n_processors), UINT64_C(1));
     n_threads = (uint32_t)MIN(div_round_up(n_each, WARP) * WARP, (uint64_t)N_THREADS);
@@ -162,6 +174,16 @@ static int look_up(struct cuda_kernels *kernels, uint32_t op, enum work_kind kin
         __FILE__, __LINE__, ret_trouble);
 }
 
+static int measure_map(struct cuda_op *op, struct cuda_trouble *ret_trouble)
+{
+    struct cudaFuncAttributes attributes = {0};
+    int error = CUDA_CHECK(cudaFuncGetAttributes(&attributes, (const void *)op->kernels[WORK_MAP]),
+                           ret_trouble);
+
+    op->most_threads = error == 0 ? (uint32_t)attributes.maxThreadsPerBlock : 0;
+    return error;
+}
+
 static int load_op(struct cuda_kernels *kernels, uint32_t op, struct cuda_trouble *ret_trouble)
 {
     const struct op_code *code = op_codes[op];
@@ -177,6 +199,9 @@ static int load_op(struct cuda_kernels *kernels, uint32_t op, struct cuda_troubl
         if (kinds[kind].op_kind == code->manifest->kind) {
             error = look_up(kernels, op, kind, ret_trouble);
         }
+    }
+    if (error == 0 && code->manifest->kind == OP_MAP) {
+        error = measure_map(&kernels->ops[op], ret_trouble);
     }
     return error;
 }

@@ -30,10 +30,13 @@ GP_UNUSED GP_INLINE void gp_end(const struct op_launch *launch)
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence_system();
-        if (atomicInc(launch->n_ended, last) == last) {
+        if (last > 0) {
+            if (atomicInc(launch->n_ended, last) != last) {
+                return;
+            }
             __threadfence_system();
-            *(volatile uint32_t *)launch->ended = launch->number;
         }
+        *(volatile uint32_t *)launch->ended = launch->number;
     }
 }
 

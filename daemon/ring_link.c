@@ -554,7 +554,6 @@ static struct ring_link *take_blank(struct server *server)
 
 static int send_opened(struct ring_link *link)
 {
-    const struct server *server = link->server;
     int fds[] = {ring_fd(link->queues), ring_lease_fd(link->data), link->client_fd};
     struct msg_ring_opened opened = {
         .ring = link->id,

@@ -285,7 +285,7 @@ void ring_stream_run(struct ring_stream *stream, const struct ring_stream_job *j
 
     while (at < in_size || n > 0) {
         for (; at < in_size && n < job->credit; n++) {
-            size_t size = MIN(MIN(push_size, in_size - at), half - at % half);
+            size_t left = MIN(in_size - at, half - at % half), size = MIN(push_size, left);
 
             ring_stream_put(stream, job, at % half, size);
             at += size;

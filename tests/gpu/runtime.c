@@ -67,6 +67,7 @@ void runtime_reset(void)
     runtime.has_entry_points = true;
     runtime.n_processors = 132;
     runtime.sees_host = true;
+    runtime.most_threads = 1024;
 }
 
 /* ---- what was called ------------------------------------------------------------------------ */
@@ -555,6 +556,13 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     return cudaErrorSymbolNotFound;
 }
 
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    CHECK(function != NULL);
+    attributes->maxThreadsPerBlock = runtime.most_threads;
+    return cudaSuccess;
+}
+
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                              size_t shared_size, cudaStream_t stream)
 {
@@ -568,6 +576,8 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
     call->op = task.kernel.op;
     call->kind = task.kernel.kind;
     call->n_chunks = task.launch.n_chunks;
+    call->n_blocks = grid.x;
+    call->n_threads = block.x;
     call->tells_end = task.launch.ended != NULL;
     return give_unless(&runtime.launch_error, &runtime.n_good_launches, stream, &task);
 }

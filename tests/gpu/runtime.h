@@ -32,6 +32,8 @@ struct call {
     uint32_t op;                      /* of a launch */
     enum work_kind kind;
     uint32_t n_chunks;
+    uint32_t n_blocks;  /* for each chunk, ... */
+    uint32_t n_threads; /* ... of so many */
     bool tells_end;
 };
 
@@ -47,6 +49,7 @@ struct runtime {
     bool has_entry_points; /* of the driver, for green contexts */
     int n_processors;
     bool sees_host;
+    int most_threads; /* of a block */
 
     /* What goes wrong. */
     cudaError_t allocate_error, record_error;

@@ -36,6 +36,34 @@ static void test_mapped(void)
     pipeline_check_launch(0, &op_copy, 1, true);
 }
 
+/* Four bytes for each thread. */
+static void check_shape(uint32_t size, uint32_t n_blocks, uint32_t n_threads)
+{
+    struct device_work work = pipeline_copy(PRIORITY_URGENT, 1, size);
+
+    runtime_forget();
+    pipeline_run(&work, 1);
+    CHECK_EQ(runtime_call(CALL_LAUNCH, 0)->n_blocks, n_blocks);
+    CHECK_EQ(runtime_call(CALL_LAUNCH, 0)->n_threads, n_threads);
+}
+
+static void test_what_fits_one_block_is_one(void)
+{
+    pipeline_set_up();
+    check_shape(1, 1, 32);
+    check_shape(4096, 1, 1024);
+    check_shape(4097, 5, 256);
+}
+
+static void test_a_block_of_fewer_threads(void)
+{
+    runtime_reset();
+    runtime.most_threads = 640;
+    pipeline_create();
+    check_shape(2048, 1, 512);
+    check_shape(4096, 4, 256);
+}
+
 /* An op that is not streaming: all arrays there are, of any size, in and out by kernels. */
 static void test_staged(void)
 {
@@ -428,8 +456,9 @@ static void test_no_event(void)
     CHECK_HAS(failure.message, "cudaEventRecord");
 }
 
-CHECK_MAIN(CHECK_TEST(test_mapped), CHECK_TEST(test_staged), CHECK_TEST(test_staged_apart),
-           CHECK_TEST(test_partials), CHECK_TEST(test_copied),
+CHECK_MAIN(CHECK_TEST(test_mapped), CHECK_TEST(test_what_fits_one_block_is_one),
+           CHECK_TEST(test_a_block_of_fewer_threads), CHECK_TEST(test_staged),
+           CHECK_TEST(test_staged_apart), CHECK_TEST(test_partials), CHECK_TEST(test_copied),
            CHECK_TEST(test_device_without_the_hosts_memory), CHECK_TEST(test_nothing),
            CHECK_TEST(test_large), CHECK_TEST(test_shared_launches), CHECK_TEST(test_order),
            CHECK_TEST(test_launches_apart), CHECK_TEST(test_more_launches_than_slots),
