@@ -24,6 +24,10 @@
 
 #define WRITER_IOV_MAX 64 /* pieces of one sendmsg(); not tuned */
 
+/* Of a budget each piece takes at least so much: to send a small message and to be done with it
+ * takes as long as this many bytes. */
+#define PIECE_COST 256u
+
 /* What most messages need no more of: it is part of them. */
 #define OWN_FIRST_SIZE 128
 #define IOV_FIRST      4
@@ -342,7 +346,7 @@ int writer_send(struct writer *writer, int fd, size_t budget)
     while (writer->first != NULL) {
         struct writer_message *first = writer->first;
         struct iovec iov[WRITER_IOV_MAX];
-        size_t n_iov;
+        size_t n_iov, cost;
         ssize_t n;
 
         if (first->left == 0) { /* the next one's descriptors need a byte of their own message */
@@ -358,7 +362,8 @@ int writer_send(struct writer *writer, int fd, size_t budget)
             return n == -EAGAIN ? 0 : (int)n;
         }
         drop_fds(first);
-        budget -= (size_t)n;
+        cost = MAX((size_t)n, n_iov * PIECE_COST);
+        budget -= MIN(budget, cost);
         retire(writer, (size_t)n);
     }
     return 1;

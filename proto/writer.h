@@ -42,10 +42,10 @@ void writer_abandon(struct writer_message *message);
 void writer_queue(struct writer *writer, struct writer_message *message);
 
 /*
- * Send up to about budget bytes.  Returns 1 when all has left, 0 when something waits (socket full
- * or budget used up), or -errno (-EPIPE: the peer is gone; -ETOOMANYREFS: something waits for
- * others to take their descriptors, which poll() does not tell: try again later).  Never raises
- * SIGPIPE.
+ * Send up to about budget bytes, fewer of many small pieces.  Returns 1 when all has left, 0 when
+ * something waits (socket full or budget used up), or -errno (-EPIPE: the peer is gone;
+ * -ETOOMANYREFS: something waits for others to take their descriptors, which poll() does not tell:
+ * try again later).  Never raises SIGPIPE.
  */
 int writer_send(struct writer *writer, int fd, size_t budget);
 

@@ -225,7 +225,7 @@ static void test_a_callback_may_queue(void)
     message = writer_message(100);
     CHECK_EQ(writer_add_copy(message, "xyz", 3), 0);
     writer_queue(writer, message);
-    CHECK_EQ(writer_send(writer, sockets[0], 1000), 1);
+    CHECK_EQ(writer_send(writer, sockets[0], 65536), 1);
     CHECK_EQ(receive(got, 0, sizeof(got)), 66);
     CHECK_MEM(got, "abcxyzabcabc", 12);
     for (unsigned n = 0; n <= 20; n++) {
@@ -282,6 +282,27 @@ static void test_memory_is_that_of_waiting_messages(void)
     CHECK_LE(writer_memory(writer), 1024);
 }
 
+/* Each is small; but so many of them kept others waiting for 150 us. */
+static void test_small_messages_use_up_a_budget_as_well(void)
+{
+    const uint32_t n = 1000;
+    uint32_t n_calls = 1;
+
+    writer_open();
+    for (uint32_t i = 0; i < n; i++) {
+        struct writer_message *message = writer_message(0);
+
+        CHECK_EQ(writer_add_copy(message, "small", 5), 0);
+        writer_queue(writer, message);
+    }
+    while (writer_send(writer, sockets[0], 16384) == 0) {
+        CHECK_EQ(writer_sent(writer), 5 * 64 * n_calls);
+        n_calls++;
+    }
+    CHECK_EQ(writer_sent(writer), 5 * n);
+    CHECK_EQ(n_calls, div_round_up(n, 64));
+}
+
 CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order), CHECK_TEST(test_nothing_to_send),
            CHECK_TEST(test_an_abandoned_message_calls_nobody),
            CHECK_TEST(test_an_empty_message_is_sent_at_once),
@@ -290,4 +311,5 @@ CHECK_MAIN(CHECK_TEST(test_copies_and_references_leave_in_order), CHECK_TEST(tes
            CHECK_TEST(test_a_gone_peer_is_an_error_and_no_signal),
            CHECK_TEST(test_destroying_tells_who_still_waits), CHECK_TEST(test_a_callback_may_queue),
            CHECK_TEST(test_many_small_messages_share_a_send),
-           CHECK_TEST(test_memory_is_that_of_waiting_messages))
+           CHECK_TEST(test_memory_is_that_of_waiting_messages),
+           CHECK_TEST(test_small_messages_use_up_a_budget_as_well))
