@@ -382,7 +382,7 @@ void ring_links_publish(struct server *server)
     }
 }
 
-void ring_links_ring(struct server *server, uint32_t max)
+bool ring_links_ring(struct server *server, uint32_t max)
 {
     uint32_t n = 0;
 
@@ -391,6 +391,7 @@ void ring_links_ring(struct server *server, uint32_t max)
         n += link->is_bell_due;
         ring_bell(link);
     }
+    return n > 0;
 }
 
 /* Before it sleeps, so that what it rings from then on wakes us up. */

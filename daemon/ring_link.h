@@ -103,7 +103,8 @@ void ring_link_complete(struct ring_link *link, const struct ring_completion *co
 void ring_links_poll(struct server *server);
 /* Show clients what was completed. */
 void ring_links_publish(struct server *server);
-/* Wake up to max of those that slept meanwhile: 5 us each, which urgent work may wait for. */
-void ring_links_ring(struct server *server, uint32_t max);
+/* Wake up to max of those that slept meanwhile: 5 us each, which urgent work may wait for.  False:
+ * there was none. */
+bool ring_links_ring(struct server *server, uint32_t max);
 /* Before the loop blocks: false if a ring has more. */
 bool ring_links_sleep(struct server *server);

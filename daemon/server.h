@@ -2,8 +2,8 @@
  * Server: the front end's state, and its turn.
  *
  * One libuv loop owns everything.  A *turn* delivers what the worker has done, hands it the next
- * chunks and sends the answers; it runs after each socket's bounded read and before the loop
- * sleeps.
+ * chunks and sends the answers; it runs after each socket's bounded read or write and before the
+ * loop sleeps.
  *
  *     STARTING   workers are being fitted; clients may connect and wait
  *     SERVING    READY was said: a device was ready; others may still come
@@ -55,6 +55,7 @@ struct server {
     struct scheduler scheduler;
     struct places places[PRIORITY_COUNT];
     struct awake awake;
+    uint64_t urgent_ns; /* when the last urgent chunk was handed out */
     struct rates rates;
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
@@ -80,9 +81,10 @@ struct server {
     struct session *again;         /* to read from again */
     struct session *waiting_first; /* for room in the pool, in order of arrival */
     struct session *waiting_last;
-    bool has_room_come;     /* since they tried */
-    uint32_t n_readers;     /* sessions that were readable this turn of the loop ... */
-    uint32_t n_readers_was; /* ... and the last */
+    struct session *waiting_next; /* of them, that is to try; NULL: none is */
+    bool has_room_come;           /* since they tried */
+    uint32_t n_readers;           /* sessions that were readable this turn of the loop ... */
+    uint32_t n_readers_was;       /* ... and the last */
 
     struct listener listener;
     uv_prepare_t prepare;
@@ -130,6 +132,8 @@ int server_find_devices(const struct server *server, const struct msg_options *o
 /* Forget all connections' last runs: they would be prepared differently, or hold scarce slots. */
 void server_drop_memos(struct server *server);
 
+/* Is urgent work likely, so that a turn is due after each message? */
+bool server_is_hurried(const struct server *server);
 /* How much one session may read, or write, now: bytes. */
 size_t server_read_budget(const struct server *server);
 size_t server_write_budget(const struct server *server);

@@ -156,13 +156,12 @@ static void on_event(uv_poll_t *poll, int status, int events)
 
     if (status < 0 || ((events & UV_DISCONNECT) && !(session->polled & UV_READABLE))) {
         session_close(session);
-    } else {
-        if (events & UV_WRITABLE) {
-            session_flush(session);
-        }
-        if ((events & (UV_READABLE | UV_DISCONNECT)) && may_read(session)) {
-            read_some(session);
-        }
+    } else if (events & UV_WRITABLE) {
+        session_flush(session);
+        server_turn(server);
+    }
+    if ((events & (UV_READABLE | UV_DISCONNECT)) && may_read(session)) {
+        read_some(session);
     }
     server_turn(server);
 }

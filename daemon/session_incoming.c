@@ -237,7 +237,7 @@ static int on_message(void *owner, const struct guard *guard, const uint8_t *hea
     if (session->state != SESSION_OPEN) {
         return -ECANCELED;
     }
-    return session_is_read(session) ? 0 : 1;
+    return session_is_read(session) && !server_is_hurried(session->server) ? 0 : 1;
 }
 
 static void on_broken(void *owner, const struct guard *guard, const struct failure *failure)

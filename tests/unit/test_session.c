@@ -26,6 +26,10 @@ static int client = -1;
 static uint64_t clock_ns;
 static uint32_t n_allowed; /* sends with descriptors that the kernel takes, before it refuses */
 static uint32_t n_refused;
+static bool is_hurried;
+static uint32_t n_turns;
+static uint32_t n_again; /* times that it wanted to be read again */
+static size_t write_budget;
 
 /* ---- stand-ins ------------------------------------------------------------------------------ */
 
@@ -94,6 +98,7 @@ void constant_drop_all(struct session *session)
 
 void server_turn(struct server *of)
 {
+    n_turns++;
     while (of->dirty != NULL) {
         struct session *session = of->dirty;
 
@@ -124,10 +129,16 @@ void ring_pool_forget(struct ring_pool *pool, uint64_t connection)
     (void)connection;
 }
 
+bool server_is_hurried(const struct server *of)
+{
+    (void)of;
+    return is_hurried;
+}
+
 size_t server_write_budget(const struct server *of)
 {
     (void)of;
-    return SIZE_MAX;
+    return write_budget;
 }
 
 size_t server_read_budget(const struct server *of)
@@ -149,6 +160,7 @@ void server_mark_again(struct server *of, struct session *session)
 {
     (void)of;
     (void)session;
+    n_again++;
 }
 
 void server_mark_waiting(struct server *of, struct session *session)
@@ -207,6 +219,9 @@ static void open_session(void)
     clock_ns = 1000 * MS;
     n_allowed = 0;
     n_refused = 0;
+    is_hurried = false;
+    n_turns = n_again = 0;
+    write_budget = SIZE_MAX;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
     client = sockets[0];
     CHECK_EQ(uv_loop_init(&server.loop), 0);
@@ -326,7 +341,51 @@ static void test_who_does_not_read_is_ended_with_held_descriptors(void)
     CHECK_EQ(server.stats.sessions_broken, 1);
 }
 
+/* What is ignored is a message as any other. */
+static void send_messages(uint32_t n)
+{
+    static const uint8_t response[] = {0x94, 1, 0, 0xc0, 0xc0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_EQ(write(client, response, sizeof(response)), sizeof(response));
+    }
+    uv_run(&server.loop, UV_RUN_NOWAIT);
+}
+
+/* A thousand small messages were handled before anybody looked whether there was urgent work. */
+static void test_in_a_hurry_each_message_is_a_step(void)
+{
+    const uint32_t n = 20;
+
+    open_session();
+    send_messages(n);
+    CHECK_EQ(n_again, 0);
+    is_hurried = true;
+    send_messages(n);
+    for (uint32_t i = 1; i < n; i++) {
+        CHECK_EQ(n_again, i);
+        session_read_again(server.sessions);
+    }
+    session_read_again(server.sessions);
+    CHECK_EQ(n_again, n);
+}
+
+static void test_a_turn_lies_between_writing_and_reading(void)
+{
+    uint32_t n;
+
+    open_session();
+    write_budget = 1;
+    queue("two", 0);
+    n = n_turns;
+    send_messages(1);
+    check_client_gets("tw", 0);
+    CHECK_EQ(n_turns, n + 2);
+}
+
 CHECK_MAIN(CHECK_TEST(test_held_descriptors_are_tried_again_at_the_tick_only),
            CHECK_TEST(test_half_of_what_was_held_leaves_and_nobody_is_ended),
            CHECK_TEST(test_who_read_everything_waits_for_held_descriptors),
-           CHECK_TEST(test_who_does_not_read_is_ended_with_held_descriptors))
+           CHECK_TEST(test_who_does_not_read_is_ended_with_held_descriptors),
+           CHECK_TEST(test_in_a_hurry_each_message_is_a_step),
+           CHECK_TEST(test_a_turn_lies_between_writing_and_reading))

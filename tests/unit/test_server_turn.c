@@ -1,0 +1,359 @@
+/*
+ * The order of a turn, in a server of stand-ins that write down what is called: while urgent work
+ * is likely a look at workers and rings lies between any two steps that take long.  The clock is
+ * played: it is wrapped at link time.
+ */
+#include "daemon/ring_link.h"
+#include "daemon/server.h"
+#include "proto/util.h"
+#include "proto/worker_abi.h"
+#include "tests/check.h"
+
+#include <time.h>
+
+#define N_SESSIONS 8u
+#define N_BELLS    3u
+#define STEP_NS    1000u
+
+/* What was called, one letter each. */
+#define LOOK   'L'
+#define READ   'r'
+#define WRITE  'w'
+#define RESUME 'm'
+#define BELL   'b'
+
+struct session {
+    struct session_links links;
+    uint32_t n_rests; /* reads after which it wants another */
+};
+
+static struct server server;
+static struct session sessions[N_SESSIONS];
+static char calls[4096];
+static uint32_t n_calls;
+static uint64_t clock_ns;
+static uint32_t n_bells; /* that are due */
+static uint32_t n_urgent;
+static uint32_t n_looks_left; /* until the urgent chunk is done; 0: it never is */
+
+static void note(char call)
+{
+    CHECK_LT(n_calls, sizeof(calls) - 1);
+    calls[n_calls++] = call;
+}
+
+static uint32_t count(char call)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < n_calls; i++) {
+        n += calls[i] == call;
+    }
+    return n;
+}
+
+/* ---- stand-ins ------------------------------------------------------------------------------ */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+    (void)clock;
+    clock_ns += STEP_NS;
+    *ret_time = (struct timespec){(time_t)(clock_ns / 1000000000), (long)(clock_ns % 1000000000)};
+    return 0;
+}
+
+struct session_links *session_links(struct session *session)
+{
+    return &session->links;
+}
+
+void session_flush(struct session *session)
+{
+    (void)session;
+    note(WRITE);
+}
+
+void session_read_again(struct session *session)
+{
+    note(READ);
+    if (session->n_rests > 0) {
+        session->n_rests--;
+        server_mark_again(&server, session);
+    }
+}
+
+/* It has an answer then. */
+void session_resume(struct session *session)
+{
+    note(RESUME);
+    server_unmark_waiting(&server, session);
+    server_mark_dirty(&server, session);
+}
+
+void devices_poll(struct devices *devices)
+{
+    (void)devices;
+    if (n_looks_left > 0 && --n_looks_left == 0) {
+        n_urgent = 0;
+    }
+}
+
+void devices_publish(struct devices *devices)
+{
+    (void)devices;
+}
+
+bool devices_sleep(struct devices *devices)
+{
+    (void)devices;
+    return true;
+}
+
+void devices_awake(struct devices *devices)
+{
+    (void)devices;
+}
+
+/* The middle of a look. */
+void ring_links_poll(struct server *of)
+{
+    (void)of;
+    note(LOOK);
+}
+
+void ring_links_publish(struct server *of)
+{
+    (void)of;
+}
+
+bool ring_links_ring(struct server *of, uint32_t max)
+{
+    uint32_t n = MIN(n_bells, max);
+
+    (void)of;
+    for (uint32_t i = 0; i < n; i++) {
+        note(BELL);
+    }
+    n_bells -= n;
+    return n > 0;
+}
+
+bool ring_links_sleep(struct server *of)
+{
+    (void)of;
+    return true;
+}
+
+/* One urgent chunk is handed out in the next look, if there is to be one. */
+struct flow *scheduler_next(struct scheduler *scheduler, uint64_t now_ns,
+                            struct scheduler_place *ret_place)
+{
+    static struct job job;
+
+    (void)scheduler;
+    (void)now_ns;
+    if (n_looks_left == 0 || n_urgent > 0) {
+        return NULL;
+    }
+    *ret_place = (struct scheduler_place){.priority = PRIORITY_URGENT};
+    return &job.flow;
+}
+
+uint32_t scheduler_in_flight(const struct scheduler *scheduler, enum priority priority)
+{
+    (void)scheduler;
+    return priority == PRIORITY_URGENT ? n_urgent : 0;
+}
+
+bool job_note_late(struct job *job, uint64_t now)
+{
+    (void)job;
+    (void)now;
+    return false;
+}
+
+void job_settle(struct job *job)
+{
+    (void)job;
+}
+
+int job_issue(struct job *job, const struct scheduler_place *place)
+{
+    (void)job;
+    (void)place;
+    n_urgent = 1;
+    return 0;
+}
+
+void jobs_settle_released(struct server *of)
+{
+    (void)of;
+}
+
+void server_note_devices(struct server *of)
+{
+    (void)of;
+}
+
+/* ---- the stories ---------------------------------------------------------------------------- */
+
+/* libuv's first loop opens a pipe that stays: it is no test's. */
+__attribute__((constructor)) static void open_what_stays(void)
+{
+    uv_loop_t loop;
+
+    if (uv_loop_init(&loop) == 0) {
+        uv_loop_close(&loop);
+    }
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    uv_close(handle, NULL);
+}
+
+static void close_all(void *arg)
+{
+    (void)arg;
+    uv_walk(&server.loop, close_handle, NULL);
+    uv_run(&server.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&server.loop);
+}
+
+static void open_server(bool is_awake)
+{
+    memset(&server, 0, sizeof(server));
+    memset(sessions, 0, sizeof(sessions));
+    n_calls = n_bells = n_urgent = n_looks_left = 0;
+    clock_ns = 1000000000;
+    CHECK_EQ(uv_loop_init(&server.loop), 0);
+    check_at_end(close_all, NULL);
+    server.scheduler.n_users = 1;
+    server_turn_init(&server);
+    if (is_awake) {
+        awake_want(&server.awake, WORK_AWAKE_NS);
+        CHECK(awake_is(&server.awake));
+    }
+}
+
+/* Everybody has something to send, half of them wait for room, and rings' clients sleep. */
+static void make_work(void)
+{
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        server_mark_dirty(&server, &sessions[i]);
+        if (i % 2 == 0) {
+            server_mark_waiting(&server, &sessions[i]);
+        }
+    }
+    server_room_came(&server);
+    n_bells = N_BELLS;
+}
+
+static void check_looks_between_steps(void)
+{
+    for (uint32_t i = 1; i < n_calls; i++) {
+        if (calls[i - 1] != LOOK && calls[i] != LOOK) {
+            CHECK_FAIL("no look between two steps: %.*s", (int)n_calls, calls);
+        }
+    }
+}
+
+static void check_all_work_done(void)
+{
+    CHECK_EQ(count(RESUME), N_SESSIONS / 2);
+    CHECK_EQ(count(BELL), N_BELLS);
+    CHECK(server.dirty == NULL && server.waiting_first == NULL && server.waiting_next == NULL);
+}
+
+/* A turn wrote to all sessions, and then to all again, before what rings had went to a worker. */
+static void test_while_awake_nobody_urgent_waits_for_two_steps(void)
+{
+    open_server(true);
+    make_work();
+    server_turn(&server);
+    check_all_work_done();
+    CHECK_EQ(count(WRITE), N_SESSIONS);
+    check_looks_between_steps();
+    CHECK_EQ(calls[0], LOOK);
+    CHECK_EQ(calls[n_calls - 1], LOOK); /* after the last step as well */
+}
+
+static void test_asleep_steps_share_looks(void)
+{
+    open_server(false);
+    make_work();
+    server_turn(&server);
+    check_all_work_done();
+    CHECK_GE(count(WRITE), N_SESSIONS);
+    CHECK_LE(count(LOOK), 5);
+}
+
+/* Sessions that have more to read, each with an answer to send between. */
+static void test_while_awake_a_look_lies_between_the_reads_of_two_sessions(void)
+{
+    open_server(true);
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        sessions[i].n_rests = i;
+        server_mark_again(&server, &sessions[i]);
+        server_mark_dirty(&server, &sessions[i]);
+    }
+    while (server.again != NULL) {
+        uv_run(&server.loop, UV_RUN_NOWAIT);
+    }
+    CHECK_EQ(count(READ), N_SESSIONS + N_SESSIONS * (N_SESSIONS - 1) / 2);
+    CHECK_EQ(count(WRITE), N_SESSIONS);
+    check_looks_between_steps();
+}
+
+static uint32_t n_looks_before_a_step(void)
+{
+    return (uint32_t)strspn(calls, (const char[]){LOOK, '\0'});
+}
+
+/* A small urgent chunk was done behind a step that had begun meanwhile. */
+static void test_no_step_begins_while_a_small_urgent_chunk_is_at_a_device(void)
+{
+    open_server(true);
+    make_work();
+    n_looks_left = 6;
+    server_turn(&server);
+    CHECK_EQ(n_looks_before_a_step(), 6);
+    check_all_work_done();
+}
+
+/* What takes long does not keep others from being served. */
+static void test_a_long_urgent_chunk_holds_nobody_up(void)
+{
+    open_server(true);
+    make_work();
+    n_looks_left = sizeof(calls);
+    server_turn(&server);
+    CHECK_GT(n_looks_before_a_step(), 6);
+    CHECK_EQ(n_urgent, 1);
+    check_all_work_done();
+    check_looks_between_steps();
+    CHECK_LT(count(LOOK), 200); /* held once, and not before each step */
+}
+
+/* Who was about to try, and is no more, is passed over. */
+static void test_who_stops_waiting_does_not_try(void)
+{
+    open_server(true);
+    make_work();
+    server.has_room_come = false;
+    server.waiting_next = server.waiting_first;
+    server_unmark_waiting(&server, &sessions[0]);
+    CHECK(server.waiting_next == &sessions[2]);
+    server_turn(&server);
+    CHECK_EQ(count(RESUME), N_SESSIONS / 2 - 1);
+}
+
+CHECK_MAIN(CHECK_TEST(test_while_awake_nobody_urgent_waits_for_two_steps),
+           CHECK_TEST(test_asleep_steps_share_looks),
+           CHECK_TEST(test_while_awake_a_look_lies_between_the_reads_of_two_sessions),
+           CHECK_TEST(test_no_step_begins_while_a_small_urgent_chunk_is_at_a_device),
+           CHECK_TEST(test_a_long_urgent_chunk_holds_nobody_up),
+           CHECK_TEST(test_who_stops_waiting_does_not_try))
