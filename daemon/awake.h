@@ -8,6 +8,7 @@
  *     - if there are CPUs for it, one for the front end and one for each worker: --awake-cpus, else
  *       what remains of those we may use without the last AWAKE_CPUS_LEFT.  Three that look again
  *       and again on two CPUs made a 14 us round trip one of 8 ms.
+ * With one CPU more than that the front end's calls of sockets are made aside (aside.h).
  * Other work gains nothing by it and costs six times the CPU time; but when the last chunks of a
  * large push are on a device, its client waits for them and nothing else, and under the same
  * conditions the front end stays awake for as long as they may take, AWAKE_END_NS.

@@ -615,7 +615,11 @@ void job_conclude(struct job *job)
     job->n_answered = job->lists.first != NULL ? job->lists.first->seq : job->n_pushed;
     end_if_complete(job);
     if (job->has_said_done && job->n_chunks == 0 && job->n_messages == 0) {
-        job_destroy(job);
+        if (job->server->is_aside) {
+            job_settle_later(job); /* what is read or sent now may lie in its memory */
+        } else {
+            job_destroy(job);
+        }
         return;
     }
     job_queue(job);

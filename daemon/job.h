@@ -171,6 +171,8 @@ void job_stop_waiting(struct job *job);
 void jobs_give_up_on_open(struct server *server);
 /* Settle those that were released, and so on. */
 void jobs_settle_released(struct server *server);
+/* It will be among them. */
+void job_settle_later(struct job *job);
 /* An open job of this connection's, which only its requests can end, and others wait for; or NULL.
  */
 const struct job *job_find_awaited(const struct server *server, const struct session *session);

@@ -163,7 +163,7 @@ static void fail_with(struct job *waiter, const struct job *ended)
     fail_waiter(waiter, &failure);
 }
 
-static void release(struct job *job)
+void job_settle_later(struct job *job)
 {
     if (!job->is_released) {
         job->is_released = true;
@@ -188,7 +188,7 @@ void job_note_end(struct job *job)
         if (job->state != JOB_DONE) {
             fail_with(waiter, job);
         }
-        release(waiter);
+        job_settle_later(waiter);
     }
 }
 
@@ -204,7 +204,7 @@ static void give_up_on(struct job *job)
         struct job *waiter = CONTAINER_OF(node, struct job, after);
 
         fail_waiter(waiter, &failure);
-        release(waiter);
+        job_settle_later(waiter);
     }
 }
 

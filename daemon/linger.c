@@ -19,8 +19,8 @@
 /* Without a handler it would be ignored, not deadly. */
 #define SIGNAL SIGURG
 
-static bool is_on;
-static timer_t timer;
+static _Thread_local bool is_on;
+static _Thread_local timer_t timer;
 
 static void on_signal(int number)
 {
@@ -32,12 +32,22 @@ int linger_start(void)
     const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGNAL};
 
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGNAL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     event.sigev_notify_thread_id = gettid();
     if (sigaction(SIGNAL, &action, NULL) < 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) < 0) {
         return -errno;
     }
     is_on = true;
     return 0;
+}
+
+bool linger_is_on(void)
+{
+    return is_on;
 }
 
 void linger_stop(void)

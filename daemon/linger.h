@@ -7,14 +7,17 @@
  * signal ends the wait after LINGER_NS, for all that one call drops.  Files of FUSE need none of
  * it: only who had them in its table waits for them.
  *
- * Thread: the front end's loop.
+ * Threads: each that starts it, for itself: the front end's loop, and its aside.
  */
 #pragma once
+
+#include <stdbool.h>
 
 #define LINGER_NS 1000000 /* far more than a call takes that drops nothing */
 
 /* From now on, in this thread, the two below do something.  0 or -errno. */
 int linger_start(void);
+bool linger_is_on(void);
 void linger_stop(void);
 
 /* Around such calls: recvmsg() and close() of sockets that others have sent to. */

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "daemon/aside.h"
 #include "daemon/awake.h"
 #include "daemon/config.h"
 #include "daemon/devices.h"
@@ -55,7 +56,9 @@ struct server {
     struct scheduler scheduler;
     struct places places[PRIORITY_COUNT];
     struct awake awake;
-    uint64_t urgent_ns; /* when the last urgent chunk was handed out */
+    struct aside *aside; /* NULL: none was needed yet */
+    bool is_aside;       /* a call is made by it now: no job ends */
+    uint64_t urgent_ns;  /* when the last urgent chunk was handed out */
     struct rates rates;
     struct msg_stats stats; /* counters; gauges are filled in by server_stats() */
 
@@ -134,6 +137,13 @@ void server_drop_memos(struct server *server);
 
 /* Is urgent work likely, so that a turn is due after each message? */
 bool server_is_hurried(const struct server *server);
+/*
+ * As channel_receive(), and channel_send(): server is a struct server.  Where there is a CPU for it
+ * urgent work does not wait for them: it is served meanwhile.  The memory they work on stays.
+ */
+ssize_t server_receive(struct server *server, int fd, const struct iovec *iov, size_t n_iov,
+                       bool *ret_had_fds);
+ssize_t server_send(void *server, int fd, const struct iovec *iov, size_t n_iov);
 /* How much one session may read, or write, now: bytes. */
 size_t server_read_budget(const struct server *server);
 size_t server_write_budget(const struct server *server);

@@ -13,13 +13,18 @@
  *
  * Urgent work waits for *looks*: at what workers have done and at what rings have.  While awake
  * there is one between any two steps that take long: to read a session, a message of it, to write
- * to one, to let one try again, to ring a doorbell.  And after urgent chunks have been handed out
- * no step begins for a moment, in which small ones are done.
+ * to one, to let one try again, to ring a doorbell.  And where there is a CPU for it they go on
+ * while a socket is read or written (aside.h); else, after urgent chunks have been handed out, no
+ * step begins for a moment, in which small ones are done.
  */
 #include "daemon/server.h"
 
+#include "daemon/linger.h"
 #include "daemon/ring_link.h"
+#include "proto/channel.h"
 #include "proto/util.h"
+
+#include <assert.h>
 
 /* Bounded reads keep a small job's answer from waiting behind another client's megabytes: unbounded
  * ones made a ping wait 19 ms beside three pushers, bounded ones 1.9 ms. */
@@ -28,12 +33,14 @@
 #define WRITE_BUDGET       (256u << 10)
 /* While urgent work keeps us awake: 3 us. */
 #define BUDGET_AWAKE (16u << 10)
+/* Likewise where nobody waits for it. */
+#define BUDGET_ASIDE (64u << 10)
 /* While an urgent chunk is at a device nothing else is begun, for at most so long after it went
  * there: 4 KiB take 8 us on an H200, and 30 where its link is busy.  At 1000 a second that is a
  * fiftieth of our time.  Not tuned. */
 #define URGENT_HOLD_NS 50000
 
-/* ---- the turn ------------------------------------------------------------------------------- */
+/* ---- a look --------------------------------------------------------------------------------- */
 
 /* Hand the workers what may go next. */
 static void hand_out(struct server *server)
@@ -66,12 +73,19 @@ static void dispatch(struct server *server)
     }
 }
 
-/* Will an urgent chunk be done in a moment? */
+/* One more CPU than urgent work needs by itself; and what ends us is not to wait for looks. */
+static bool has_aside(const struct server *server)
+{
+    return awake_was(&server->awake) && awake_has_cpus(&server->awake, server->devices.n + 1) &&
+           server->state < SERVER_DRAINING;
+}
+
+/* Will an urgent chunk be done in a moment, and would a step that begins now be in its way? */
 static bool is_held(const struct server *server, uint64_t *since_ns)
 {
     uint64_t now;
 
-    if (!awake_was(&server->awake) ||
+    if (!awake_was(&server->awake) || has_aside(server) ||
         scheduler_in_flight(&server->scheduler, PRIORITY_URGENT) == 0) {
         return false;
     }
@@ -88,11 +102,95 @@ static void look(struct server *server)
         devices_poll(&server->devices);
         ring_links_publish(server);
         ring_links_poll(server);
-        jobs_settle_released(server);
+        if (!server->is_aside) {
+            jobs_settle_released(server);
+        }
         dispatch(server);
         ring_links_publish(server); /* refusals */
     } while (is_held(server, &since_ns));
 }
+
+/* ---- system calls that take long ------------------------------------------------------------ */
+
+struct call {
+    int fd;
+    const struct iovec *iov;
+    size_t n_iov;
+    bool had_fds;
+    ssize_t result;
+};
+
+static void receive(void *arg)
+{
+    struct call *call = arg;
+
+    linger_begin();
+    call->result = channel_receive(call->fd, call->iov, call->n_iov, &call->had_fds);
+    linger_end();
+}
+
+static void send_bytes(void *arg)
+{
+    struct call *call = arg;
+
+    call->result = channel_send(call->fd, call->iov, call->n_iov);
+}
+
+static void look_meanwhile(void *arg)
+{
+    look(arg);
+}
+
+static void start_lingering(void *arg)
+{
+    *(int *)arg = linger_start();
+}
+
+static bool make_aside(struct server *server)
+{
+    int r = 0;
+
+    if (server->aside == NULL && aside_create(&server->aside) == 0 && linger_is_on()) {
+        aside_run(server->aside, start_lingering, &r, look_meanwhile, server);
+    }
+    if (r < 0) {
+        aside_destroy(STEAL(server->aside));
+    }
+    return server->aside != NULL;
+}
+
+static void make(struct server *server, void (*make_call)(void *arg), struct call *call)
+{
+    assert(!server->is_aside);
+    server->is_aside = has_aside(server); /* before it is made: it looks meanwhile */
+    if (!server->is_aside || !make_aside(server)) {
+        server->is_aside = false;
+        make_call(call);
+        return;
+    }
+    aside_run(server->aside, make_call, call, look_meanwhile, server);
+    server->is_aside = false;
+}
+
+ssize_t server_receive(struct server *server, int fd, const struct iovec *iov, size_t n_iov,
+                       bool *ret_had_fds)
+{
+    struct call call = {.fd = fd, .iov = iov, .n_iov = n_iov};
+
+    make(server, receive, &call);
+    *ret_had_fds = call.had_fds;
+    return call.result;
+}
+
+ssize_t server_send(void *server, int fd, const struct iovec *iov, size_t n_iov)
+{
+    struct call call = {.fd = fd, .iov = iov, .n_iov = n_iov};
+
+    make(server, send_bytes, &call);
+    return call.result;
+}
+
+/* ---- a turn --------------------------------------------------------------------------------- */
 
 /* The steps: while awake they take one, else all there are.  False: there is none. */
 
@@ -234,14 +332,16 @@ size_t server_read_budget(const struct server *server)
                      scheduler_in_flight(&server->scheduler, PRIORITY_URGENT) > 0;
 
     if (awake_was(&server->awake)) {
-        return BUDGET_AWAKE;
+        return has_aside(server) ? BUDGET_ASIDE : BUDGET_AWAKE;
     }
     return is_shared ? READ_BUDGET_SHARED : READ_BUDGET_ALONE;
 }
 
 size_t server_write_budget(const struct server *server)
 {
-    return awake_was(&server->awake) ? BUDGET_AWAKE : WRITE_BUDGET;
+    return has_aside(server)           ? BUDGET_ASIDE
+           : awake_was(&server->awake) ? BUDGET_AWAKE
+                                       : WRITE_BUDGET;
 }
 
 void server_mark_dirty(struct server *server, struct session *session)

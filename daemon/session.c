@@ -124,10 +124,7 @@ static void after_read(struct session *session, int outcome)
 static void read_some(struct session *session)
 {
     session->server->n_readers++;
-    linger_begin();
-    int outcome = reader_read(session->reader, session->fd, read_budget(session));
-    linger_end();
-    after_read(session, outcome);
+    after_read(session, reader_read(session->reader, session->fd, read_budget(session)));
 }
 
 void session_read_again(struct session *session)
@@ -388,6 +385,9 @@ int session_create(struct server *server, int fd)
     }
     if (r == 0) {
         r = writer_create(&session->writer);
+    }
+    if (r == 0) {
+        writer_send_by(session->writer, server_send, server);
     }
     if (r == 0) {
         r = uv_poll_init(&server->loop, &session->poll, fd);

@@ -251,9 +251,18 @@ static void on_broken(void *owner, const struct guard *guard, const struct failu
     session_orphan_jobs(session);
 }
 
+static ssize_t receive(void *owner, int fd, const struct iovec *iov, size_t n_iov,
+                       bool *ret_had_fds)
+{
+    const struct session *session = owner;
+
+    return server_receive(session->server, fd, iov, n_iov, ret_had_fds);
+}
+
 const struct reader_callbacks session_callbacks = {
     .on_payload = on_payload,
     .on_stray = on_stray,
     .on_message = on_message,
     .on_broken = on_broken,
+    .receive = receive,
 };

@@ -350,6 +350,9 @@ static int handle_input(struct reader *reader)
 static ssize_t receive_bytes(struct reader *reader, int fd, const struct iovec *iov, size_t n_iov,
                              bool *ret_had_fds)
 {
+    if (reader->callbacks->receive != NULL) {
+        return reader->callbacks->receive(reader->owner, fd, iov, n_iov, ret_had_fds);
+    }
     if (reader->guard.role == GUARD_SERVER) {
         return channel_receive(fd, iov, n_iov, ret_had_fds);
     }

@@ -50,6 +50,9 @@ struct reader_callbacks {
     int (*on_message)(void *owner, const struct guard *guard, const uint8_t *head, size_t size);
     /* The stream is out of step: answer if guard->has_msgid, then close. */
     void (*on_broken)(void *owner, const struct guard *guard, const struct failure *failure);
+    /* GUARD_SERVER only, may be left out: to be called instead of channel_receive(). */
+    ssize_t (*receive)(void *owner, int fd, const struct iovec *iov, size_t n_iov,
+                       bool *ret_had_fds);
 };
 
 enum reader_outcome {

@@ -62,6 +62,8 @@ struct writer {
     uint64_t waiting;
     uint64_t sent;
     size_t memory;
+    ssize_t (*send)(void *arg, int fd, const struct iovec *iov, size_t n_iov); /* NULL: ours */
+    void *send_arg;
 };
 
 int writer_create(struct writer **ret_writer)
@@ -140,6 +142,14 @@ void writer_destroy(struct writer *writer)
         end_message(remove_first(writer), false);
     }
     free(writer);
+}
+
+void writer_send_by(struct writer *writer,
+                    ssize_t (*send)(void *arg, int fd, const struct iovec *iov, size_t n_iov),
+                    void *arg)
+{
+    writer->send = send;
+    writer->send_arg = arg;
 }
 
 int writer_begin(struct writer_message **ret_message, void (*on_sent)(void *arg, bool is_sent),
@@ -341,6 +351,16 @@ static void retire(struct writer *writer, size_t size)
     }
 }
 
+static ssize_t send_bytes(const struct writer *writer, int fd, const struct iovec *iov,
+                          size_t n_iov)
+{
+    const struct writer_message *first = writer->first;
+
+    return writer->send != NULL && first->n_fds == 0
+               ? writer->send(writer->send_arg, fd, iov, n_iov)
+               : channel_send_fds(fd, iov, n_iov, first->fds, first->n_fds);
+}
+
 int writer_send(struct writer *writer, int fd, size_t budget)
 {
     while (writer->first != NULL) {
@@ -357,7 +377,7 @@ int writer_send(struct writer *writer, int fd, size_t budget)
         if (n_iov == 0) {
             return 0;
         }
-        n = channel_send_fds(fd, iov, n_iov, first->fds, first->n_fds);
+        n = send_bytes(writer, fd, iov, n_iov);
         if (n < 0) {
             return n == -EAGAIN ? 0 : (int)n;
         }

@@ -17,6 +17,10 @@ struct writer;
 struct writer_message;
 
 int writer_create(struct writer **ret_writer);
+/* Have send() called instead of channel_send(). */
+void writer_send_by(struct writer *writer,
+                    ssize_t (*send)(void *arg, int fd, const struct iovec *iov, size_t n_iov),
+                    void *arg);
 /* Calls on_sent of everything still waiting, with is_sent = false. */
 void writer_destroy(struct writer *writer);
 

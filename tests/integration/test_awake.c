@@ -71,7 +71,8 @@ static bool is_ours(pid_t pid, const char *task)
     snprintf(path, sizeof(path), "task/%s/comm", task);
     name = harness_proc(pid, path);
     return atoi(task) == pid ||
-           (name != NULL && (strcmp(name, "data\n") == 0 || strncmp(name, "compute-", 8) == 0));
+           (name != NULL && (strcmp(name, "data\n") == 0 || strcmp(name, "aside\n") == 0 ||
+                             strncmp(name, "compute-", 8) == 0));
 }
 
 /* How often our threads of a process have gone to sleep. */
@@ -242,7 +243,84 @@ static void test_a_doorbell_that_rang_for_nothing(void)
     HARNESS_WAIT(is_quiet_for_a_second(daemon));
 }
 
+/* Does the front end have the thread that reads and writes sockets for it? */
+static bool has_aside(struct harness *daemon)
+{
+    char path[300];
+    bool has_it = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)harness_pid(daemon));
+    DIR *folder = opendir(path);
+    CHECK(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        const char *name;
+
+        snprintf(path, sizeof(path), "task/%s/comm", entry->d_name);
+        name = entry->d_name[0] == '.' ? NULL : harness_proc(harness_pid(daemon), path);
+        has_it |= name != NULL && strcmp(name, "aside\n") == 0;
+    }
+    closedir(folder);
+    return has_it;
+}
+
+/*
+ * While urgent work goes on, others' data go through sockets: whole, whether their jobs live,
+ * expire or are cancelled while bytes of theirs are on their way.
+ */
+static void check_sockets_beside_urgent_work(struct harness *daemon)
+{
+    static uint8_t bytes[300000];
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *others[2] = {wire_connect(harness_socket(daemon)),
+                              wire_connect(harness_socket(daemon))};
+    struct ring_client *ring = ring_client_open(wire, MIB);
+    uint64_t job = open_job(wire, "urgent");
+
+    for (unsigned i = 0; i < 60; i++) {
+        uint64_t ended = (uint64_t)wire_number(
+            wire_call(others[0], "job.open", "['copy', {}, {deadline_ns: %lu}]",
+                      i % 2 == 0 ? UINT64_C(0) : 1 + (uint64_t)random_below(3000000)),
+            "job");
+        uint32_t push, run;
+
+        copy_once(ring, job);
+        push = wire_send(others[0], "job.push", "[%lu, 0, {}, [<300000>]]", ended);
+        random_bytes(bytes, sizeof(bytes));
+        run = wire_send(others[1], "run", "['copy', {}, {}, [%b]]", bytes, sizeof(bytes));
+        copy_once(ring, job);
+        wire_response(wire, wire_send(wire, "job.cancel", "[%lu]", ended));
+        copy_once(ring, job);
+        CHECK_MEM(wire_output(wire_result(others[1], run), sizeof(bytes)), bytes, sizeof(bytes));
+        wire_response(others[0], push);
+        wire_notification(others[0], "job.done");
+    }
+    HARNESS_WAIT(stat_of(wire, "jobs") == 1 && stat_of(wire, "chunks_in_flight") == 0);
+    wire_check_works(others[0]);
+    wire_check_works(others[1]);
+    ring_client_close(ring);
+}
+
+static void test_with_a_cpu_more_a_thread_reads_and_writes_sockets(void)
+{
+    struct harness *daemon = harness_start("--awake-cpus", "3");
+
+    CHECK(!has_aside(daemon));
+    check_sockets_beside_urgent_work(daemon);
+    CHECK(has_aside(daemon));
+    HARNESS_WAIT(is_quiet_for_a_second(daemon));
+}
+
+static void test_without_it_the_front_end_does_so_itself(void)
+{
+    struct harness *daemon = harness_start("--awake-cpus", "2");
+
+    check_sockets_beside_urgent_work(daemon);
+    CHECK(!has_aside(daemon));
+}
+
 CHECK_MAIN(CHECK_TEST(test_urgent_work_keeps_awake), CHECK_TEST(test_other_work_does_not),
            CHECK_TEST(test_without_cpus_it_sleeps), CHECK_TEST(test_only_the_group_may),
            CHECK_TEST(test_sockets_have_their_turn), CHECK_TEST(test_the_worker_dies_awake),
-           CHECK_TEST(test_a_doorbell_that_rang_for_nothing))
+           CHECK_TEST(test_a_doorbell_that_rang_for_nothing),
+           CHECK_TEST(test_with_a_cpu_more_a_thread_reads_and_writes_sockets),
+           CHECK_TEST(test_without_it_the_front_end_does_so_itself))

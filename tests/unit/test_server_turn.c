@@ -9,6 +9,7 @@
 #include "proto/worker_abi.h"
 #include "tests/check.h"
 
+#include <sched.h>
 #include <time.h>
 
 #define N_SESSIONS 8u
@@ -52,6 +53,9 @@ static uint32_t count(char call)
     return n;
 }
 
+static uint32_t n_looks_within;        /* that a system call waits for */
+static const struct iovec no_bytes[1]; /* that it is about */
+
 /* ---- stand-ins ------------------------------------------------------------------------------ */
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
@@ -59,9 +63,37 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
 {
     (void)clock;
-    clock_ns += STEP_NS;
-    *ret_time = (struct timespec){(time_t)(clock_ns / 1000000000), (long)(clock_ns % 1000000000)};
+    uint64_t now = __atomic_add_fetch(&clock_ns, STEP_NS, __ATOMIC_RELAXED);
+
+    *ret_time = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
     return 0;
+}
+
+/* They take until others have gone on. */
+static ssize_t wait_for_looks(const struct iovec *iov, size_t n_iov)
+{
+    if (iov != no_bytes || n_iov != 1) {
+        return -EINVAL;
+    }
+    while (__atomic_load_n(&n_looks_within, __ATOMIC_ACQUIRE) > 0) {
+        sched_yield();
+    }
+    return -EAGAIN;
+}
+
+ssize_t __wrap_channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret_had_fds);
+ssize_t __wrap_channel_send(int fd, const struct iovec *iov, size_t n_iov);
+
+ssize_t __wrap_channel_receive(int fd, const struct iovec *iov, size_t n_iov, bool *ret_had_fds)
+{
+    *ret_had_fds = fd == 7;
+    return wait_for_looks(iov, n_iov);
+}
+
+ssize_t __wrap_channel_send(int fd, const struct iovec *iov, size_t n_iov)
+{
+    (void)fd;
+    return wait_for_looks(iov, n_iov);
 }
 
 struct session_links *session_links(struct session *session)
@@ -120,7 +152,12 @@ void devices_awake(struct devices *devices)
 void ring_links_poll(struct server *of)
 {
     (void)of;
-    note(LOOK);
+    if (!server.is_aside) {
+        note(LOOK);
+    }
+    if (n_looks_within > 0) {
+        __atomic_sub_fetch(&n_looks_within, 1, __ATOMIC_RELEASE);
+    }
 }
 
 void ring_links_publish(struct server *of)
@@ -187,9 +224,10 @@ int job_issue(struct job *job, const struct scheduler_place *place)
     return 0;
 }
 
+/* A job ends, whose memory a system call may work on. */
 void jobs_settle_released(struct server *of)
 {
-    (void)of;
+    CHECK(!of->is_aside);
 }
 
 void server_note_devices(struct server *of)
@@ -218,6 +256,8 @@ static void close_handle(uv_handle_t *handle, void *arg)
 static void close_all(void *arg)
 {
     (void)arg;
+    __atomic_store_n(&n_looks_within, 0, __ATOMIC_RELEASE);
+    aside_destroy(server.aside);
     uv_walk(&server.loop, close_handle, NULL);
     uv_run(&server.loop, UV_RUN_DEFAULT);
     uv_loop_close(&server.loop);
@@ -227,7 +267,7 @@ static void open_server(bool is_awake)
 {
     memset(&server, 0, sizeof(server));
     memset(sessions, 0, sizeof(sessions));
-    n_calls = n_bells = n_urgent = n_looks_left = 0;
+    n_calls = n_bells = n_urgent = n_looks_left = n_looks_within = 0;
     clock_ns = 1000000000;
     CHECK_EQ(uv_loop_init(&server.loop), 0);
     check_at_end(close_all, NULL);
@@ -351,9 +391,59 @@ static void test_who_stops_waiting_does_not_try(void)
     CHECK_EQ(count(RESUME), N_SESSIONS / 2 - 1);
 }
 
+/* The front end, one device, and one more CPU. */
+static void open_server_with_cpus(uint32_t n)
+{
+    open_server(true);
+    server.devices.n = 1;
+    server.awake.n_cpus = n;
+}
+
+/* Sixteen KiB and the client that was woken for them took 10 us, and at times 100. */
+static void test_with_a_cpu_more_urgent_work_waits_for_no_system_call(void)
+{
+    bool had_fds = false;
+
+    open_server_with_cpus(3);
+    for (uint32_t i = 1; i <= 20; i++) {
+        n_looks_within = i;
+        CHECK_EQ(server_receive(&server, 7, no_bytes, 1, &had_fds), -EAGAIN);
+        CHECK(had_fds);
+        n_looks_within = i;
+        CHECK_EQ(server_send(&server, 8, no_bytes, 1), -EAGAIN);
+        CHECK_EQ(n_looks_within, 0);
+        __atomic_add_fetch(&clock_ns, i % 2 * 1000 * ASIDE_SPIN_NS,
+                           __ATOMIC_RELAXED); /* the thread sleeps meanwhile, or not */
+        sched_yield();
+    }
+}
+
+static void test_without_a_cpu_more_there_is_no_thread(void)
+{
+    bool had_fds;
+
+    open_server_with_cpus(2);
+    CHECK_EQ(server_receive(&server, 8, no_bytes, 1, &had_fds), -EAGAIN);
+    CHECK(!had_fds);
+    CHECK_EQ(n_calls, 0);
+    CHECK(server.aside == NULL);
+}
+
+static void test_asleep_there_is_no_thread(void)
+{
+    open_server(false);
+    server.awake.n_cpus = 99;
+    CHECK_EQ(server_send(&server, 8, no_bytes, 1), -EAGAIN);
+    CHECK_EQ(n_calls, 0);
+    CHECK(server.aside == NULL);
+}
+
 CHECK_MAIN(CHECK_TEST(test_while_awake_nobody_urgent_waits_for_two_steps),
            CHECK_TEST(test_asleep_steps_share_looks),
            CHECK_TEST(test_while_awake_a_look_lies_between_the_reads_of_two_sessions),
            CHECK_TEST(test_no_step_begins_while_a_small_urgent_chunk_is_at_a_device),
            CHECK_TEST(test_a_long_urgent_chunk_holds_nobody_up),
-           CHECK_TEST(test_who_stops_waiting_does_not_try))
+           CHECK_TEST(test_who_stops_waiting_does_not_try),
+           CHECK_TEST(test_with_a_cpu_more_urgent_work_waits_for_no_system_call),
+           CHECK_TEST(test_without_a_cpu_more_there_is_no_thread),
+           CHECK_TEST(test_asleep_there_is_no_thread))
