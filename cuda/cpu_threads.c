@@ -14,6 +14,9 @@
  * What is soon done the data thread does itself, as part of issue(): to hand it over and to be told
  * would take longer, and urgent work need not wait for a thread that is busy with bulk.
  *
+ * What is after other work that has not finished lets the others of its queue pass: it goes to its
+ * end each time that it would be next.  It cannot be in one table with that other.
+ *
  * How long something takes is told by the last table of the same op and parameters.
  *
  * States of a thread: idle (waits on has_work), busy (runs a table), ended (is_closing was seen).
@@ -75,6 +78,7 @@ struct cpu_threads {
     pthread_mutex_t lock; /* over what follows */
     pthread_cond_t has_work;
     struct fifo fifos[PRIORITY_COUNT];
+    bool is_unfinished[PRIORITY_COUNT][WORK_ENTRIES]; /* by cookie: issued */
     struct finished *finished; /* a ring of PRIORITY_COUNT * depth places: never full */
     uint32_t finished_head;
     uint32_t n_finished;
@@ -192,11 +196,28 @@ static struct work_result run_table(struct table *table)
 
 /* ---- the queues, under the lock ------------------------------------------------------------ */
 
-static const struct device_work *peek(const struct cpu_threads *threads, enum priority priority)
+static bool *unfinished(struct cpu_threads *threads, enum priority priority, uint64_t cookie)
 {
-    const struct fifo *fifo = &threads->fifos[priority];
+    return &threads->is_unfinished[priority][cookie % WORK_ENTRIES];
+}
 
-    return fifo->n > 0 ? &fifo->works[fifo->head] : NULL;
+/* The work that is next, or NULL.  What has to wait for other work lets all others pass. */
+static const struct device_work *peek(struct cpu_threads *threads, enum priority priority)
+{
+    struct fifo *fifo = &threads->fifos[priority];
+
+    for (uint32_t i = 0; i < fifo->n; i++) {
+        const struct device_work *first = &fifo->works[fifo->head];
+
+        if (!first->is_after || !*unfinished(threads, priority, first->after)) {
+            return first;
+        }
+        if (fifo->n < threads->depth) { /* else its place is that behind all others */
+            fifo->works[(fifo->head + fifo->n) % threads->depth] = *first;
+        }
+        fifo->head = (fifo->head + 1) % threads->depth;
+    }
+    return NULL;
 }
 
 /* What a work's time is in proportion to: its first input and its varying one. */
@@ -262,7 +283,7 @@ static bool joins(const struct cpu_threads *threads, const struct table *table,
 }
 
 /* The priority of the work that is next, or PRIORITY_COUNT: there is none. */
-static enum priority next_priority(const struct cpu_threads *threads)
+static enum priority next_priority(struct cpu_threads *threads)
 {
     enum priority priority = PRIORITY_URGENT;
 
@@ -296,6 +317,7 @@ static void finish_one(struct cpu_threads *threads, const struct device_work *wo
     struct finished *finished =
         &threads->finished[(threads->finished_head + threads->n_finished++) % n_places];
 
+    *unfinished(threads, work->priority, work->cookie) = false;
     finished->priority = work->priority;
     finished->completion.cookie = work->cookie;
     finished->completion.result = *common;
@@ -475,6 +497,7 @@ void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *wo
 
         fifo->works[(fifo->head + fifo->n++) % threads->depth] = work[i];
         threads->n_in_flight[work[i].priority]++;
+        *unfinished(threads, work[i].priority, work[i].cookie) = true;
     }
     run_quick(threads);
     wake_another(threads);

@@ -10,7 +10,8 @@
  * an H200, idle: 4 KiB take 25 us COPIED, 21 STAGED, 12 MAPPED; 256 KiB 38, 31, 19.
  *
  * Small works of one op share a launch, whoever sent them, and so do large ones that are narrower
- * than the device is wide, as long as they follow each other: kernels take a table of chunks.
+ * than the device is wide, as long as they follow each other: kernels take a table of chunks.  What
+ * is after other work has a launch of its own, behind that other's.
  */
 #include "cuda/cuda_issue.h"
 
@@ -72,8 +73,8 @@ bool cuda_issue_join(const struct cuda_kernels *kernels, struct cuda_slot *slot,
     if (slot->n_works == 0) {
         slot->way = way;
     } else if (slot->n_works == CUDA_TABLE || slot->used + bytes > slot->size || slot->way != way ||
-               work->op != first->op || first->kind != WORK_MAP ||
-               memcmp(work->params, first->params, sizeof(work->params)) != 0 ||
+               work->op != first->op || first->kind != WORK_MAP || work->is_after ||
+               first->is_after || memcmp(work->params, first->params, sizeof(work->params)) != 0 ||
                memcmp(work->const_ids, first->const_ids, sizeof(work->const_ids)) != 0 ||
                !is_worth_joining(kernels, slot, work)) {
         return false;

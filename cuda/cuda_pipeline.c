@@ -112,6 +112,19 @@ static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct 
     }
 }
 
+/*
+ * What is after other work goes behind it, to the same stream: that costs no event, and no other
+ * stream stands still meanwhile.  The other was issued before, as it was before it in the fifo.
+ */
+static struct cuda_stream *choose_stream(struct cuda_pipeline *pipeline, enum priority priority,
+                                         const struct device_work *work, bool is_parted)
+{
+    struct cuda_stream *stream =
+        work->is_after ? cuda_streams_find(pipeline->streams, priority, work->after) : NULL;
+
+    return stream != NULL ? stream : cuda_streams_pick(pipeline->streams, priority, is_parted);
+}
+
 /* A slot for what is next of a priority, with the stream that it goes to; false: there is none. */
 static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
                         struct issuing *ret_issuing)
@@ -138,7 +151,7 @@ static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
     slot->common.start_ns = now_ns();
     slot->ask_ns = slot->common.start_ns;
     *ret_issuing = (struct issuing){
-        .slot = slot, .stream = cuda_streams_pick(pipeline->streams, priority, is_parted)};
+        .slot = slot, .stream = choose_stream(pipeline, priority, &slot->works[0], is_parted)};
     return true;
 }
 

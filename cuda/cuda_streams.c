@@ -98,6 +98,29 @@ struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priorit
     return best;
 }
 
+static bool has_work(const struct cuda_stream *stream, uint64_t cookie)
+{
+    for (const struct cuda_slot *slot = stream->oldest; slot != NULL; slot = slot->next) {
+        for (uint32_t i = slot->n_answered; i < slot->n_works; i++) {
+            if (slot->works[i].cookie == cookie) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+struct cuda_stream *cuda_streams_find(struct cuda_streams *streams, enum priority priority,
+                                      uint64_t cookie)
+{
+    for (uint32_t i = 0; i < streams->n_places; i++) {
+        if (has_work(&streams->all[priority][i], cookie)) {
+            return &streams->all[priority][i];
+        }
+    }
+    return NULL;
+}
+
 void cuda_stream_push(struct cuda_stream *stream, struct cuda_slot *slot)
 {
     slot->next = NULL;

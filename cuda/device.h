@@ -15,11 +15,13 @@
  * untouched by others until the work's completion has been polled.
  *
  * Order: work of a higher priority is begun before work of a lower one that has not begun; within a
- * priority work begins in order of issue, and may complete in any.
+ * priority work begins in order of issue, and may complete in any.  Work that is after other work
+ * does not begin before that has ended, well or not, and until then keeps nobody waiting.
  *
  * Not guaranteed: that inputs hold still (a client may rewrite its memory at any time), and that
- * work which depends on other work was issued after the completion of that other.  The first is
- * for op code to survive, the second for the front end to see to.
+ * work which depends on other work and does not name it was issued after the completion of that
+ * other, or that it ended well.  The first is for op code to survive, the rest for the front end to
+ * see to.
  */
 #pragma once
 
@@ -49,12 +51,15 @@ struct device_array {
  * MAP and LEAVES have the job's constants as well, which do not change while a job names them.
  */
 struct device_work {
-    uint64_t cookie; /* comes back in the completion */
+    uint64_t cookie; /* comes back in the completion; of a priority's in flight no two are the same
+                      * modulo WORK_ENTRIES */
+    uint64_t after;  /* is_after: the cookie of work of this priority that was issued before */
     uint64_t issue_ns;
     const struct op_code *code;
     uint32_t op; /* its index in op_codes[] */
     enum work_kind kind;
     enum priority priority;
+    bool is_after;
     bool is_timed; /* WORK_TIMED: the result tells how long each stage took */
     uint32_t n_records;
     uint32_t tail_size;

@@ -162,6 +162,7 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
         note_entry(pump, &pump->entries[i], issue_ns);
         if (error == 0) {
             work->cookie = cookie_of(priority, pump->indices[i]);
+            work->after = cookie_of(priority, pump->entries[i].after);
             work->issue_ns = issue_ns;
             work->priority = priority;
             n_good++;

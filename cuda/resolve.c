@@ -280,9 +280,9 @@ static int check_names(const struct work_entry *entry, const struct job_table *j
     if (entry->kind >= ARRAY_SIZE(kinds)) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "there is no kind %u", entry->kind);
     }
-    if ((entry->flags & ~(WORK_TIMED | WORK_AWAKE)) != 0) {
+    if ((entry->flags & ~WORK_FLAGS) != 0) {
         return fail(ret_failure, STATUS_INTERNAL, NULL, "there are no flags %#x",
-                    entry->flags & ~(WORK_TIMED | WORK_AWAKE));
+                    entry->flags & ~WORK_FLAGS);
     }
     return 0;
 }
@@ -308,10 +308,11 @@ int resolve_entry(const struct work_entry *entry, const struct job_table *jobs,
     ret_work->code = op_codes[block.op];
     ret_work->op = block.op;
     ret_work->kind = entry->kind;
+    ret_work->is_after = (entry->flags & WORK_AFTER) != 0;
     ret_work->is_timed = (entry->flags & WORK_TIMED) != 0;
     ret_work->n_records = entry->n_records;
     ret_work->tail_size = entry->tail_size;
-    ret_work->varying_size = (uint32_t)entry->varying_size;
+    ret_work->varying_size = entry->varying_size;
     memcpy(ret_work->params, block.params, sizeof(ret_work->params));
     resolver.op = ret_work->code->manifest;
     resolver.consts = block.consts;

@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#define WORKER_ABI        5
+#define WORKER_ABI        6
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
 /* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
@@ -59,7 +59,8 @@ struct work_entry {
     uint32_t job_slot; /* of the job block */
     uint32_t n_records;
     work_ref ref[5];
-    uint64_t varying_size; /* bytes of the varying input, 0 where the op has none */
+    uint32_t varying_size; /* bytes of the varying input, 0 where the op has none */
+    uint32_t after;        /* index of an earlier entry of this queue, with WORK_AFTER; else 0 */
     uint32_t tail_size;    /* bytes of the last record of input 0 if it is short, else 0 */
     uint16_t kind;         /* enum work_kind */
     uint16_t flags;        /* set of WORK_... below */
@@ -68,6 +69,8 @@ _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line"
 
 #define WORK_TIMED 1u /* measure its stages, whatever that costs */
 #define WORK_AWAKE 2u /* do not sleep for the next WORK_AWAKE_NS: more of its kind is likely */
+#define WORK_AFTER 4u /* do not begin before `after` has ended, well or not: its result tells */
+#define WORK_FLAGS (WORK_TIMED | WORK_AWAKE | WORK_AFTER)
 
 /* Urgent work mostly comes in trains: one that came 10 ms after the one before took 19 us where
  * everybody had stayed awake, and 125 to 234 where all had to be woken. */

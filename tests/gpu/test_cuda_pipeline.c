@@ -310,6 +310,101 @@ static void test_timed(void)
     }
 }
 
+/* ---- after other work ----------------------------------------------------------------------- */
+
+static struct device_work after(struct device_work work, const struct device_work *other)
+{
+    work.is_after = true;
+    work.after = other->cookie;
+    work.in[0] = other->out[0];
+    return work;
+}
+
+/*
+ * Chains whose works read what the one before wrote, of each priority and way, all of them issued
+ * before the device does anything: each is right, with no call that a work alone would not have.
+ */
+static void test_chains(void)
+{
+    enum { N = 5 };
+    const uint32_t sizes[] = {1 + (uint32_t)random_below(999), PIPELINE_SMALL + 1};
+
+    pipeline_set_up();
+    for (int priority = PRIORITY_BULK; priority >= PRIORITY_URGENT; priority--) {
+        for (uint32_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+            struct device_work chain[N];
+
+            for (uint32_t w = 0; w < N; w++) {
+                chain[w] = pipeline_copy((enum priority)priority, sizes[i], 1);
+                chain[w] = w == 0 ? chain[w] : after(chain[w], &chain[w - 1]);
+            }
+            runtime_forget();
+            pipeline_run(chain, N);
+            CHECK_MEM(chain[N - 1].out[0].base, chain[0].in[0].base, sizes[i]);
+            CHECK_EQ(runtime_count(CALL_LAUNCH), N);
+            CHECK_EQ(runtime_count(CALL_WAIT), 0);
+            CHECK_EQ(runtime_count(CALL_RECORD), runtime_count(CALL_COPY) / 2);
+        }
+    }
+}
+
+/* More works in a chain than there are slots, of an op that is staged. */
+static void test_a_long_chain(void)
+{
+    const struct mix_params params = {9, (uint32_t)random_u64()};
+    struct device_work chain[3 * CUDA_SLOTS];
+
+    pipeline_set_up();
+    for (uint32_t w = 0; w < ARRAY_SIZE(chain); w++) {
+        chain[w] = pipeline_mix(PRIORITY_URGENT, 7, params, MIX_IN);
+        chain[w] = w == 0 ? chain[w] : after(chain[w], &chain[w - 1]);
+    }
+    pipeline_run(chain, ARRAY_SIZE(chain));
+}
+
+/* They stand behind the one that they wait for, and others do not stand behind them. */
+static void test_a_chain_is_in_nobodys_way(void)
+{
+    struct device_work works[4];
+
+    pipeline_set_up();
+    for (uint32_t w = 0; w < ARRAY_SIZE(works); w++) {
+        works[w] = pipeline_copy(PRIORITY_URGENT, 100 + w, 1 + w);
+    }
+    works[1] = after(pipeline_copy(PRIORITY_URGENT, 100, 1), &works[0]);
+    pipeline_issue(works, ARRAY_SIZE(works));
+    const struct CUstream_st *streams[] = {
+        runtime_call(CALL_LAUNCH, 0)->stream, runtime_call(CALL_LAUNCH, 1)->stream,
+        runtime_call(CALL_LAUNCH, 2)->stream, runtime_call(CALL_LAUNCH, 3)->stream};
+    CHECK_EQ(streams[1], streams[0]);
+    CHECK(streams[2] != streams[0] && streams[3] != streams[0] && streams[3] != streams[2]);
+    runtime_run();
+    pipeline_check_all(works, ARRAY_SIZE(works));
+}
+
+/* Whom they are after has ended, and was seen to; or its launch was refused. */
+static void test_after_one_that_is_no_more(void)
+{
+    struct device_work works[] = {
+        pipeline_copy(PRIORITY_NORMAL, 100, 1),
+        pipeline_copy(PRIORITY_NORMAL, 100, 1),
+    };
+    struct device_completion completions[2];
+
+    pipeline_set_up();
+    pipeline_run(works, 1);
+    works[1] = after(works[1], &works[0]);
+    pipeline_run(&works[1], 1);
+    runtime.launch_error = cudaErrorInvalidConfiguration;
+    pipeline_issue(works, ARRAY_SIZE(works));
+    runtime_run();
+    CHECK_EQ(pipeline_poll(completions, 2), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_EQ(completions[i].result.status,
+                 completions[i].cookie == works[0].cookie ? STATUS_INTERNAL : STATUS_OK);
+    }
+}
+
 /* ---- what goes wrong ------------------------------------------------------------------------ */
 
 static void check_lost(const char *words)
@@ -462,6 +557,8 @@ CHECK_MAIN(CHECK_TEST(test_mapped), CHECK_TEST(test_what_fits_one_block_is_one),
            CHECK_TEST(test_device_without_the_hosts_memory), CHECK_TEST(test_nothing),
            CHECK_TEST(test_large), CHECK_TEST(test_shared_launches), CHECK_TEST(test_order),
            CHECK_TEST(test_launches_apart), CHECK_TEST(test_more_launches_than_slots),
+           CHECK_TEST(test_chains), CHECK_TEST(test_a_long_chain),
+           CHECK_TEST(test_a_chain_is_in_nobodys_way), CHECK_TEST(test_after_one_that_is_no_more),
            CHECK_TEST(test_narrow), CHECK_TEST(test_timed), CHECK_TEST(test_fault),
            CHECK_TEST(test_doubt), CHECK_TEST(test_refused_launches),
            CHECK_TEST(test_refused_copies), CHECK_TEST(test_no_memory), CHECK_TEST(test_no_event))

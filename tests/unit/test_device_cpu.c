@@ -258,6 +258,83 @@ static void test_narrow_chunks_run_together(void)
     CHECK_EQ(outs[14 * FAKE_PARALLEL + 2] >> 16, 5);
 }
 
+static struct device_work map_after(struct device_work work, uint64_t after)
+{
+    work.is_after = true;
+    work.after = after;
+    return work;
+}
+
+/*
+ * A chain of five, each of whose works reads what the one before wrote and the first what a gate
+ * writes, all of one op: none of them begins beside another.  What is after nothing, or after
+ * something that is no more, passes them.
+ */
+static void test_work_after_other_work(void)
+{
+    uint32_t values[6], other_in[2], other_out[2], expected;
+
+    set_up();
+    close_gates();
+    random_bytes(values, sizeof(values));
+    random_bytes(other_in, sizeof(other_in));
+    for (uint32_t i = 0; i < 5; i++) {
+        issue(map_after(map_work(FAKE_AFFINE, PRIORITY_URGENT, i,
+                                 i == 0 ? &bench.gate_outs[0] : &values[i - 1], &values[i], 1),
+                        i == 0 ? 1000 : i - 1));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        struct device_work work =
+            map_work(FAKE_AFFINE, PRIORITY_URGENT, 10 + i, &other_in[i], &other_out[i], 1);
+
+        issue(i == 0 ? work : map_after(work, 99));
+    }
+    if (bench.n_threads > 1) {
+        open_gate(1);
+        await(3);
+        CHECK_EQ(bench.completions[0].cookie, 1001);
+        CHECK_EQ(bench.completions[1].cookie, 10);
+        CHECK_EQ(bench.completions[2].cookie, 11);
+        open_gate(0);
+        await(6);
+    } else {
+        open_gate(0);
+        await(8);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_EQ(other_out[i], 3 * other_in[i]);
+    }
+    expected = 1000;
+    for (uint32_t i = 0; i < 5; i++) {
+        expected *= 3;
+        CHECK_EQ(values[i], expected);
+    }
+}
+
+/* All of the room is taken by those that wait for one another. */
+static void test_all_room_after_one_another(void)
+{
+    uint32_t values[N_MAX * 4], n = 0, first = 1;
+
+    set_up();
+    close_gates();
+    while (device_backend.room(bench.device, PRIORITY_NORMAL) > 0 && n < ARRAY_SIZE(values)) {
+        const struct device_work work = map_work(FAKE_AFFINE, PRIORITY_NORMAL, n,
+                                                 n == 0 ? &first : &values[n - 1], &values[n], 1);
+
+        issue(n == 0 ? work : map_after(work, n - 1));
+        n++;
+    }
+    for (uint32_t i = 0; i < bench.n_threads; i++) {
+        open_gate(i);
+    }
+    await(n + bench.n_threads);
+    for (uint32_t i = 0; i < n; i++) {
+        first *= 3;
+        CHECK_EQ(values[i], first);
+    }
+}
+
 /* LEAVES of two chunks, MERGE in two steps, FINISH: the same as in one go. */
 static void test_reduce(void)
 {
@@ -426,6 +503,7 @@ static void test_memory_that_is_no_more(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_probe), CHECK_TEST(test_a_map_chunk), CHECK_TEST(test_priorities),
-           CHECK_TEST(test_narrow_chunks_run_together), CHECK_TEST(test_reduce),
+           CHECK_TEST(test_narrow_chunks_run_together), CHECK_TEST(test_work_after_other_work),
+           CHECK_TEST(test_all_room_after_one_another), CHECK_TEST(test_reduce),
            CHECK_TEST(test_room), CHECK_TEST(test_many), CHECK_TEST(test_the_doorbell_ends_a_wait),
            CHECK_TEST(test_close_drops_what_waits), CHECK_TEST(test_memory_that_is_no_more))
