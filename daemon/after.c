@@ -9,13 +9,14 @@
 #include <stdlib.h>
 
 struct after_edge {
-    struct after_node *waiter;
+    struct after_node *waiter, *other;
     struct after_edge *next;
     struct after_edge **at; /* what leads to it; NULL: the other has ended */
 };
 
 static void link_edge(struct after_edge *edge, struct after_node *other)
 {
+    edge->other = other;
     edge->next = other->waiters;
     edge->at = &other->waiters;
     if (edge->next != NULL) {
@@ -62,6 +63,26 @@ struct after_node *after_release(struct after_node *ended)
     }
     unlink_edge(edge);
     return edge->waiter;
+}
+
+struct after_node *after_only(const struct after_node *node)
+{
+    const struct after_edge *edge = node->edges;
+
+    if (node->n_held_by != 1) {
+        return NULL;
+    }
+    while (edge->at == NULL) {
+        edge++;
+    }
+    return edge->other;
+}
+
+void after_tell(const struct after_node *node, void (*tell)(struct after_node *waiter))
+{
+    for (const struct after_edge *edge = node->waiters; edge != NULL; edge = edge->next) {
+        tell(edge->waiter);
+    }
 }
 
 void after_stop(struct after_node *node)

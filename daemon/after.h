@@ -27,5 +27,9 @@ struct after_node {
 int after_wait(struct after_node *node, struct after_node *const *others, uint32_t n);
 /* It has ended: one that waited for it, and does so no more; NULL: there is none left. */
 struct after_node *after_release(struct after_node *ended);
+/* The only one that it still waits for; NULL: there are none, or several. */
+struct after_node *after_only(const struct after_node *node);
+/* Tell all that wait for it, none of whom may begin or cease to wait meanwhile. */
+void after_tell(const struct after_node *node, void (*tell)(struct after_node *waiter));
 /* It waits for nobody any more; others may still wait for it. */
 void after_stop(struct after_node *node);

@@ -48,6 +48,7 @@ struct device {
     bool was_ready;   /* ever */
     char reason[256]; /* why it is RESTARTING */
     struct worker_link *link;
+    uint32_t n_following; /* chunks at its worker that are after another there: see job_work.c */
 };
 
 struct devices {

@@ -598,14 +598,17 @@ void job_queue(struct job *job)
 {
     struct scheduler *scheduler = &job->server->scheduler;
     uint64_t deadline_ns = nearest_deadline(job);
+    uint32_t devices = job_next_devices(job);
 
     if (!job_has_work(job)) {
         scheduler_remove(scheduler, &job->flow);
+        job_let_follow(job);
         return;
     }
-    if (job->flow.deadline_ns != deadline_ns) { /* as it may not while it is queued */
-        scheduler_remove(scheduler, &job->flow);
+    if (job->flow.deadline_ns != deadline_ns || job->flow.devices != devices) {
+        scheduler_remove(scheduler, &job->flow); /* as they may not change while it is queued */
         job->flow.deadline_ns = deadline_ns;
+        job->flow.devices = devices;
     }
     scheduler_add(scheduler, &job->flow, server_loop_ns(job->server));
 }

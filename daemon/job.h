@@ -17,8 +17,11 @@
  *
  * A job may be *after* others, which were there before it: it is held until all of them have said
  * done, and fails if one did not end well.  While it is held it has no work, so it is not in the
- * scheduler, and nothing of it is answered but that it is stopped.  Those that an end releases are
- * settled later in the same turn, so that settling one job never destroys another.
+ * scheduler, and nothing of it is answered but that it is stopped.  With one exception: when all
+ * that is left of the last of those others is one chunk at a device, it may *follow* it there, and
+ * the worker sees to the order; what comes of that is answered when the other has said done.  Those
+ * that an end releases are settled later in the same turn, so that settling one job never destroys
+ * another.
  *
  * Files: job.c (life), job_after.c (whom it waits for), job_input.c (is a push welcome?),
  * job_admit.c (will it be in time?), job_ring.c (pushes that lie in rings), job_work.c (what the
@@ -81,10 +84,11 @@ struct job {
     bool has_refused;    /* a push that came as a notification, which FAILED it ... */
     struct push refused; /* ... and is answered after all others */
 
-    uint32_t n_chunks;   /* at the device */
-    uint32_t n_messages; /* in the writer, referring to its memory */
-    uint64_t pool_size;  /* bytes leased for it and charged to its user */
-    uint32_t n_places;   /* taken of its priority's */
+    uint32_t n_chunks;    /* at the device */
+    struct chunk *newest; /* of these, the one handed out last; NULL: it is back */
+    uint32_t n_messages;  /* in the writer, referring to its memory */
+    uint64_t pool_size;   /* bytes leased for it and charged to its user */
+    uint32_t n_places;    /* taken of its priority's */
     bool has_said_done;
 };
 
@@ -233,9 +237,14 @@ struct chunk; /* one work entry of this job's at the device */
 
 /* Does it have something for the device?  Sets what the flow says of its next chunk. */
 bool job_has_work(struct job *job);
-/* Hand its next chunk to this device, as this priority.  0 or -EAGAIN (its worker takes no more
- * now). */
+/* Hand its next chunk to this device, as this priority.  0, also if it is held and cannot follow
+ * there: then it waits; or -EAGAIN (its worker takes no more now). */
 int job_issue(struct job *job, const struct scheduler_place *place);
+/* Where its next chunk may go: a set of devices. */
+uint32_t job_next_devices(const struct job *job);
+/* It has nothing more for the device: those that are after it and may follow it get into the
+ * scheduler. */
+void job_let_follow(struct job *job);
 /*
  * The chunk's answer, or its loss, arrived.  Frees the chunk; settles the job.  error and reason
  * are the worker's words: why the result is not OK (or ""), and how it ended.

@@ -3,6 +3,9 @@
  *
  * In order of preference: a MERGE or FINISH (they free a push), then the next chunk of the oldest
  * push.  A chunk lies within one piece, and starts a leaf for a reduce op.
+ *
+ * What is after other work and may follow it goes to the same worker as the same priority, or else
+ * nowhere for now: it is as well to wait for the other's answer.
  */
 #include "daemon/job.h"
 
@@ -22,7 +25,62 @@ struct chunk {
     enum work_kind kind;
     uint32_t n_records;
     struct scheduler_charge charge;
+    bool is_following;
 };
+
+/* At a device at once, of all jobs: one less than the fewest slots that a device has of a kind
+ * (cuda_slots.h), so that those who wait never have them all. */
+#define FOLLOWING_MOST 3u
+
+/* ---- following ------------------------------------------------------------------------------ */
+
+static struct device *device_of(const struct chunk *chunk)
+{
+    return &chunk->job->server->devices.all[chunk->charge.place.device];
+}
+
+/* Is one chunk at a device all that is left of it? */
+static bool has_last_chunk_out(struct job *job)
+{
+    if (job->state != JOB_CLOSED || job->n_chunks != 1 || job->newest == NULL) {
+        return false;
+    }
+    return job->prepared->shape.leaf != 0 ? job->newest->kind == WORK_FINISH
+                                          : push_lists_to_release(&job->lists) == NULL;
+}
+
+/* Of a job that is held: the chunk that it may follow, or NULL. */
+static const struct chunk *followed(const struct job *job)
+{
+    struct after_node *node = after_only(&job->after);
+    struct job *other = node != NULL ? CONTAINER_OF(node, struct job, after) : NULL;
+
+    if (other == NULL || !has_last_chunk_out(other) ||
+        device_of(other->newest)->n_following >= FOLLOWING_MOST ||
+        (job->prepared->devices & SCHEDULER_DEVICE(other->newest->charge.place.device)) == 0) {
+        return NULL;
+    }
+    return other->newest;
+}
+
+uint32_t job_next_devices(const struct job *job)
+{
+    const struct chunk *other = job_is_held(job) ? followed(job) : NULL;
+
+    return other != NULL ? SCHEDULER_DEVICE(other->charge.place.device) : job->prepared->devices;
+}
+
+static void queue_waiter(struct after_node *waiter)
+{
+    job_queue(CONTAINER_OF(waiter, struct job, after));
+}
+
+void job_let_follow(struct job *job)
+{
+    if (job->after.waiters != NULL && has_last_chunk_out(job)) {
+        after_tell(&job->after, queue_waiter);
+    }
+}
 
 /* ---- what is next --------------------------------------------------------------------------- */
 
@@ -100,7 +158,7 @@ bool job_has_work(struct job *job)
 {
     const struct push_shape *shape = &job->prepared->shape;
 
-    if (job_is_held(job)) {
+    if (job_is_held(job) && followed(job) == NULL) {
         return false;
     }
     if (shape->leaf != 0 && !job->is_merging && (merge_push(job) != NULL || wants_finish(job))) {
@@ -127,11 +185,6 @@ static work_ref fold_ref(const struct job *job, uint32_t place)
     return ref_of(&job->fold, (uint64_t)place * MANIFEST_PARTIAL_SIZE);
 }
 
-static const struct device *device_of(const struct chunk *chunk)
-{
-    return &chunk->job->server->devices.all[chunk->charge.place.device];
-}
-
 /* Does nothing that the worker could have together with it come behind the push's next n records?
  */
 static bool is_alone(const struct job *job, const struct push *push, uint64_t n)
@@ -144,16 +197,22 @@ static bool is_alone(const struct job *job, const struct push *push, uint64_t n)
 static int submit(struct job *job, const struct scheduler_place *place, struct work_entry *entry,
                   struct push *push)
 {
-    const struct device *device = &job->server->devices.all[place->device];
+    struct device *device = &job->server->devices.all[place->device];
+    const struct chunk *other = job_is_held(job) ? followed(job) : NULL;
     struct chunk *chunk = malloc(sizeof(*chunk));
 
     if (chunk == NULL) {
         return -EAGAIN;
     }
     *chunk = (struct chunk){
-        .job = job, .push = push, .kind = entry->kind, .n_records = entry->n_records};
+        .job = job,
+        .push = push,
+        .kind = entry->kind,
+        .n_records = entry->n_records,
+        .is_following = other != NULL,
+    };
     entry->job_slot = job->prepared->slot;
-    int r = worker_link_submit(device->link, place->priority, entry, chunk);
+    int r = worker_link_submit(device->link, place->priority, entry, chunk, other);
     if (r < 0) {
         free(chunk);
         return -EAGAIN;
@@ -161,7 +220,9 @@ static int submit(struct job *job, const struct scheduler_place *place, struct w
     if (push != NULL && is_alone(job, push, entry->n_records)) {
         worker_link_publish(device->link); /* the books can wait */
     }
+    device->n_following += chunk->is_following;
     job->n_chunks++;
+    job->newest = chunk;
     if (push != NULL) {
         push->n_chunks++;
         push->devices |= SCHEDULER_DEVICE(place->device);
@@ -254,6 +315,11 @@ static int issue_finish(struct job *job, const struct scheduler_place *place)
 int job_issue(struct job *job, const struct scheduler_place *place)
 {
     int r;
+
+    if (job_is_held(job) && followed(job) == NULL) { /* of which something has become since */
+        scheduler_remove(&job->server->scheduler, &job->flow);
+        return 0;
+    }
     bool may_fold = job->prepared->shape.leaf != 0 && !job->is_merging;
     struct push *push = may_fold ? merge_push(job) : NULL;
 
@@ -266,6 +332,9 @@ int job_issue(struct job *job, const struct scheduler_place *place)
     }
     if (r == 0) {
         job_queue(job);
+    } else if (job_is_held(job)) {
+        scheduler_remove(&job->server->scheduler, &job->flow);
+        return 0;
     }
     return r;
 }
@@ -311,6 +380,8 @@ static void take_back(const struct chunk *chunk)
     struct job *job = chunk->job;
 
     job->n_chunks--;
+    job->newest = job->newest == chunk ? NULL : job->newest;
+    device_of(chunk)->n_following -= chunk->is_following;
     if (chunk->push != NULL) {
         chunk->push->n_chunks--;
     }

@@ -383,16 +383,39 @@ const struct worker_caps *worker_link_caps(const struct worker_link *link)
     return &link->caps;
 }
 
+/* The newest is the likeliest.  What a former worker has is not there. */
+static int find_chunk(const struct worker *worker, enum priority priority, const void *chunk,
+                      uint32_t *ret_index)
+{
+    uint32_t next = queue_work_next(worker->queue, priority);
+
+    for (uint32_t back = 1; back <= WORK_ENTRIES; back++) {
+        if (worker->chunks[priority][(next - back) % WORK_ENTRIES] == chunk) {
+            *ret_index = next - back;
+            return 0;
+        }
+    }
+    return -EAGAIN;
+}
+
 int worker_link_submit(struct worker_link *link, enum priority priority,
-                       const struct work_entry *entry, void *chunk)
+                       const struct work_entry *entry, void *chunk, const void *after)
 {
     struct worker *worker = link->current;
+    struct work_entry placed = *entry;
     uint32_t index;
+    int r = 0;
 
     if (!worker_link_is_ready(link)) {
         return -EAGAIN;
     }
-    int r = queue_work_put(worker->queue, priority, entry, &index);
+    if (after != NULL) {
+        placed.flags |= WORK_AFTER;
+        r = find_chunk(worker, priority, after, &placed.after);
+    }
+    if (r == 0) {
+        r = queue_work_put(worker->queue, priority, &placed, &index);
+    }
     if (r < 0) {
         return r;
     }

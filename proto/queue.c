@@ -257,6 +257,11 @@ int queue_work_put(struct queue *queue, enum priority priority, const struct wor
     return 0;
 }
 
+uint32_t queue_work_next(const struct queue *queue, enum priority priority)
+{
+    return queue->producer[priority].tail;
+}
+
 bool queue_work_publish(struct queue *queue, enum priority priority)
 {
     struct producer *producer = &queue->producer[priority];

@@ -46,6 +46,8 @@ int queue_fd(const struct queue *queue);
  */
 int queue_work_put(struct queue *queue, enum priority priority, const struct work_entry *entry,
                    uint32_t *ret_index);
+/* The index that the next one gets. */
+uint32_t queue_work_next(const struct queue *queue, enum priority priority);
 /* Make all placed entries of this priority visible.  True: the worker sleeps, ring the doorbell. */
 bool queue_work_publish(struct queue *queue, enum priority priority);
 /*

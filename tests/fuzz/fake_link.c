@@ -142,11 +142,11 @@ const struct worker_caps *worker_link_caps(const struct worker_link *link)
 }
 
 int worker_link_submit(struct worker_link *link, enum priority priority,
-                       const struct work_entry *entry, void *chunk)
+                       const struct work_entry *entry, void *chunk, const void *after)
 {
     struct place *place;
 
-    (void)priority;
+    (void)priority, (void)after;
     if (!link->is_ready || link->n == WORK_ENTRIES) {
         return -EAGAIN;
     }

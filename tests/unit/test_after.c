@@ -41,10 +41,25 @@ static void make_nodes(struct model *model)
     }
 }
 
+/* Does it still wait for this one? */
+static bool names(const struct model *model, unsigned i, unsigned wanted)
+{
+    bool does = false;
+
+    for (unsigned other = 0; other < model->n_others[i]; other++) {
+        does |= model->others[i][other] == wanted;
+    }
+    return does && !model->has_stopped[i] && !model->has_ended[wanted];
+}
+
 static void check_nodes(const struct model *model)
 {
     for (unsigned i = 0; i < N_NODES; i++) {
+        const struct after_node *only = after_only(&model->nodes[i]);
+
         CHECK_EQ(model->nodes[i].n_held_by, held_by(model, i));
+        CHECK_EQ(only != NULL, held_by(model, i) == 1);
+        CHECK(only == NULL || names(model, i, (unsigned)(only - model->nodes)));
     }
 }
 
@@ -158,6 +173,35 @@ static void test_tokens(void)
     }
 }
 
-CHECK_MAIN(CHECK_TEST(test_held_until_the_last_has_ended),
+static unsigned n_told;
+
+static void note_told(struct after_node *waiter)
+{
+    n_told++;
+    CHECK_EQ(waiter->n_held_by, 1);
+}
+
+static void test_all_that_wait_are_told(void)
+{
+    enum { N = 7 };
+    struct after_node first = {0}, waiters[N] = {{0}};
+    struct after_node *const other = &first;
+
+    n_told = 0;
+    after_tell(&first, note_told);
+    CHECK_EQ(n_told, 0);
+    for (unsigned i = 0; i < N; i++) {
+        CHECK_EQ(after_wait(&waiters[i], &other, 1), 0);
+    }
+    after_stop(&waiters[3]);
+    after_tell(&first, note_told);
+    CHECK_EQ(n_told, N - 1);
+    for (unsigned i = 0; i < N; i++) {
+        after_stop(&waiters[i]);
+    }
+    CHECK_EQ(first.waiters, NULL);
+}
+
+CHECK_MAIN(CHECK_TEST(test_held_until_the_last_has_ended), CHECK_TEST(test_all_that_wait_are_told),
            CHECK_TEST(test_the_last_of_each_user_are_remembered),
            CHECK_TEST(test_many_users_take_the_oldest_places), CHECK_TEST(test_tokens))
