@@ -316,6 +316,8 @@ struct gpupipe_desc {
     struct gpupipe_room out[GPUPIPE_OUT_MAX];
     uint64_t deadline_ns; /* from when the daemon takes it, then DEADLINE for this push alone: the
                              job goes on.  0: none but the job's.  Not of an op that reduces */
+    int is_last;          /* no push of the job will follow: gpupipe_job_end(), and in a ring with
+                             no message, so that who is after the job waits no longer for it */
 };
 
 /* Where time went; PROTOCOL.md ("Timing") has the fine print. */
@@ -343,11 +345,11 @@ struct gpupipe_completion {
 };
 
 /*
- * One push, and wait for its answer.  n_values may be 0, opts NULL; of desc, job, n_records and
- * deadline_ns do not count, and n_out is the op's number of outputs (also if it reduces).  From 1
- * MiB on the data are copied through a ring that the connection keeps for that, where the daemon
- * has one to give; else everything goes in one message, which gpupipe_limit(gpupipe, "frame")
- * bounds.
+ * One push, and wait for its answer.  n_values may be 0, opts NULL; of desc, job, n_records,
+ * deadline_ns and is_last do not count, and n_out is the op's number of outputs (also if it
+ * reduces).  From 1 MiB on the data are copied through a ring that the connection keeps for that,
+ * where the daemon has one to give; else everything goes in one message, which
+ * gpupipe_limit(gpupipe, "frame") bounds.
  *
  * *ret_completion, whose size is to be set, is untouched on failure; NULL: of no interest.
  */
@@ -407,7 +409,8 @@ uint64_t gpupipe_push_multiple(const struct gpupipe_job *job);
 /* Pushes that may be under way at once: as many sets of buffers keep the job busy. */
 uint32_t gpupipe_window(const struct gpupipe_job *job);
 
-/* No push will follow.  Does not block. */
+/* No push will follow.  Does not block.  gpupipe_desc.is_last is sooner for a job in a ring, whose
+ * pushes must be back before the daemon can be told otherwise. */
 int gpupipe_job_end(struct gpupipe_job *job);
 /* Stop: what is not done fails with CANCELLED.  Does not block. */
 int gpupipe_job_cancel(struct gpupipe_job *job);

@@ -180,6 +180,7 @@ static void fill(const struct gpupipe_job *job, const struct gpupipe_desc *desc,
         .job = (uint32_t)job->shape.job,
         .n_records = (uint32_t)desc->n_records,
         .deadline_ns = desc->deadline_ns,
+        .flags = desc->is_last ? RING_LAST : 0,
     };
     for (uint32_t i = 0; i < arrays->n; i++) {
         uint32_t unit = (uint32_t)(arrays->array[i].offset / RING_ALIGN);

@@ -90,7 +90,7 @@ static void land_if_complete(struct flight *flight)
         flight_list_append(
             flight->job->is_private ? &flight->job->landed : &flight->job->gpupipe->landed, flight);
         if (flight->is_in_ring) {
-            job_on_ring_push_back(flight->job);
+            job_on_ring_push_back(flight->job, flight->is_last && flight->answer.has_failure);
         }
     }
 }
@@ -363,6 +363,10 @@ static int submit_one(struct gpupipe *gpupipe, const struct gpupipe_desc *desc,
     }
     job->n_credits--;
     flight_list_append(&job->flying, flight);
+    flight->is_last = desc->is_last != 0;
+    if (flight->is_last) {
+        job_on_last_push(job);
+    }
     return 1;
 }
 

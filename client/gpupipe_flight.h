@@ -24,6 +24,7 @@ struct flight {
     struct error error; /* once landed: answer.failure */
     struct gpupipe_timing timing;
     bool is_in_ring;
+    bool is_last;
     uint64_t ring_tag; /* names it in its ring's queues */
     uint32_t devices;  /* the set of those that it ran on, where it is in a ring */
 };

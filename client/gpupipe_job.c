@@ -438,17 +438,32 @@ int gpupipe_job_cancel(struct gpupipe_job *job)
 
 /* ---- rings --------------------------------------------------------------------------------- */
 
-void job_on_ring_push_back(struct gpupipe_job *job)
+static void close_now(struct gpupipe_job *job)
 {
+    job->wants_close = false;
+    if (send_errand(job, &job->close, METHOD_JOB_CLOSE) < 0) {
+        end_with_failure(job, &job->gpupipe->error.failure);
+    }
+}
+
+void job_on_last_push(struct gpupipe_job *job)
+{
+    if (job->is_in_ring) {
+        job->is_ended = true; /* the descriptor says so */
+    } else {
+        close_now(job);
+    }
+}
+
+void job_on_ring_push_back(struct gpupipe_job *job, bool is_still_open)
+{
+    job->wants_close |= is_still_open;
     job->n_in_ring--;
     if (job->n_in_ring > 0) {
         return;
     }
     if (job->wants_close && !job->gpupipe->is_lost) {
-        job->wants_close = false;
-        if (send_errand(job, &job->close, METHOD_JOB_CLOSE) < 0) {
-            end_with_failure(job, &job->gpupipe->error.failure);
-        }
+        close_now(job);
     }
     note_if_over(job);
 }

@@ -68,8 +68,10 @@ int job_take_options(const struct gpupipe_job_opts *opts, struct msg_options *re
 int job_on_payload(struct gpupipe *gpupipe, const struct rpc_message *message,
                    const struct guard *guard, struct reader_sink *ret_sink);
 void job_on_notification(struct gpupipe *gpupipe, const struct rpc_message *message);
-/* A push is back from its ring. */
-void job_on_ring_push_back(struct gpupipe_job *job);
+/* Its last push was submitted. */
+void job_on_last_push(struct gpupipe_job *job);
+/* A push is back from its ring; is_still_open: it was to be the last, and may have been refused. */
+void job_on_ring_push_back(struct gpupipe_job *job, bool is_still_open);
 /* No push of any job is in this ring, and none will be. */
 void job_forget_ring(struct gpupipe *gpupipe, const struct gpupipe_ring *ring);
 /* Why a job cannot use its ring any more. */

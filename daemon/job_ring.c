@@ -275,8 +275,9 @@ static void read_desc(const struct ring_desc *desc, const struct job *job, struc
 static int check_desc(const struct ring_desc *desc, const struct job *job,
                       struct failure *ret_failure)
 {
-    if (desc->zero != 0) {
-        return fail(ret_failure, STATUS_INVALID_PARAM, "zero", "zero of a descriptor is 0");
+    if ((desc->flags & ~RING_LAST) != 0) {
+        return fail(ret_failure, STATUS_INVALID_PARAM, "flags", "a descriptor has no flags %#llx",
+                    (unsigned long long)(desc->flags & ~RING_LAST));
     }
     if (!job->prepared->is_in_rings) { /* its pushes have leased the places they have */
         return fail(ret_failure, STATUS_INVALID_PARAM, "job",
@@ -320,6 +321,9 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
     accept_push(job, push, link);
+    if ((desc->flags & RING_LAST) != 0) {
+        job_close(job);
+    }
     job_settle_push(job, push);
     return 0;
 }

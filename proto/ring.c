@@ -80,7 +80,7 @@ AT(ring_desc, out, 32);
 AT(ring_desc, varying_size, 40);
 AT(ring_desc, tail_size, 44);
 AT(ring_desc, deadline_ns, 48);
-AT(ring_desc, zero, 56);
+AT(ring_desc, flags, 56);
 AT(ring_completion, tag, 0);
 AT(ring_completion, job, 8);
 AT(ring_completion, n_records, 12);

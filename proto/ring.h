@@ -39,8 +39,9 @@ struct ring_desc {
     uint32_t varying_size;   /* bytes of the varying input, 0 where the op has none */
     uint32_t tail_size;      /* bytes of a short last record of input 0, else 0 */
     uint64_t deadline_ns;    /* from intake; 0 = none */
-    uint64_t zero;
+    uint64_t flags;          /* set of RING_... below */
 };
+#define RING_LAST UINT64_C(1) /* no push follows: once it is accepted, as job.close behind it */
 _Static_assert(sizeof(struct ring_desc) == 64, "a descriptor is one cache line");
 
 struct ring_completion {

@@ -371,9 +371,9 @@ static void test_bad_descriptors_are_refused_and_the_job_goes_on(void)
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         check_refused(ring, &rows[i].desc, job, rows[i].status);
     }
-    odd.zero = 1;
+    odd.flags = RING_LAST << (1 + random_below(63));
     check_refused(ring, &odd, job, STATUS_INVALID_PARAM);
-    odd.zero = 0;
+    odd.flags = 0;
     odd.deadline_ns = (LIMIT_DEADLINE + UINT64_C(1)) * 1000000;
     check_refused(ring, &odd, job, STATUS_RANGE);
     odd.deadline_ns = UINT64_MAX;

@@ -136,6 +136,81 @@ static void test_two_steps_in_a_ring(void)
     gpupipe_ring_close(ring);
 }
 
+/* A chain is sent as one, and nobody says more: the last push of each job ends it. */
+static void test_a_chain_of_last_pushes(void)
+{
+    enum { N = 5 };
+    struct gpupipe_job *jobs[N];
+    struct gpupipe_desc descs[N];
+    struct gpupipe_ring *ring;
+    uint8_t *arrays[N + 1];
+
+    start();
+    check_ok(connections[0], gpupipe_ring_open(&ring, connections[0], 8 * SIZE, NULL));
+    for (unsigned i = 0; i <= N; i++) {
+        arrays[i] = gpupipe_ring_alloc(ring, SIZE);
+        random_bytes(arrays[i], SIZE);
+    }
+    for (unsigned i = 0; i < N; i++) {
+        jobs[i] = open_job(connections[0], ring, i > 0 ? gpupipe_job_token(jobs[i - 1]) : NULL);
+        descs[i] = copy(jobs[i], arrays[i], arrays[i + 1]);
+        descs[i].is_last = 1;
+    }
+    CHECK_EQ(gpupipe_submit(connections[0], descs, N), N);
+    CHECK_EQ(gpupipe_submit(connections[0], descs, 1), GPUPIPE_ERROR_SEQ);
+    for (unsigned i = 0; i < N; i++) {
+        CHECK_EQ(reap_one(connections[0]), GPUPIPE_OK);
+    }
+    for (unsigned i = 0; i < N; i++) {
+        CHECK_EQ(await_end(connections[0], jobs[i]), GPUPIPE_OK);
+        CHECK_MEM(arrays[i + 1], arrays[0], SIZE);
+        check_ok(connections[0], gpupipe_job_end(jobs[i]));
+        gpupipe_job_free(jobs[i]);
+    }
+    gpupipe_ring_close(ring);
+}
+
+/* It has a push that is taken and one that is refused, which was to be the last: the job ends. */
+static void test_a_last_push_that_is_refused(void)
+{
+    struct gpupipe_ring *ring;
+
+    start();
+    check_ok(connections[0], gpupipe_ring_open(&ring, connections[0], 8 * SIZE, NULL));
+    struct gpupipe_job *job = open_job(connections[0], ring, NULL);
+    uint8_t *in = gpupipe_ring_alloc(ring, SIZE), *out = gpupipe_ring_alloc(ring, SIZE);
+    struct gpupipe_desc desc = copy(job, in, out);
+
+    submit(connections[0], job, in, out);
+    CHECK_EQ(reap_one(connections[0]), GPUPIPE_OK);
+    desc.is_last = 1;
+    desc.deadline_ns = UINT64_MAX; /* further off than any may be */
+    CHECK_EQ(gpupipe_submit(connections[0], &desc, 1), 1);
+    CHECK_EQ(reap_one(connections[0]), GPUPIPE_ERROR_RANGE);
+    CHECK_EQ(await_end(connections[0], job), GPUPIPE_OK);
+    gpupipe_job_free(job);
+    gpupipe_ring_close(ring);
+}
+
+/* The same as gpupipe_job_end() behind it. */
+static void test_a_last_push_through_the_socket(void)
+{
+    static uint8_t in[SIZE], out[SIZE];
+
+    start();
+    struct gpupipe_job *job = open_job(connections[0], NULL, NULL);
+    struct gpupipe_desc desc = copy(job, in, out);
+
+    random_bytes(in, SIZE);
+    desc.is_last = 1;
+    CHECK_EQ(gpupipe_submit(connections[0], &desc, 1), 1);
+    CHECK_EQ(gpupipe_submit(connections[0], &desc, 1), GPUPIPE_ERROR_SEQ);
+    CHECK_EQ(reap_one(connections[0]), GPUPIPE_OK);
+    CHECK_EQ(await_end(connections[0], job), GPUPIPE_OK);
+    CHECK_MEM(out, in, SIZE);
+    gpupipe_job_free(job);
+}
+
 /* Small runs are a message each, large ones a job in a ring of the library's own. */
 static void test_runs_after_another_programs_job(void)
 {
@@ -209,5 +284,8 @@ static void test_after_one_that_is_cancelled(void)
     CHECK_EQ(await_end(connections[0], first), GPUPIPE_ERROR_CANCELLED);
 }
 
-CHECK_MAIN(CHECK_TEST(test_two_steps_in_a_ring), CHECK_TEST(test_runs_after_another_programs_job),
-           CHECK_TEST(test_what_cannot_be), CHECK_TEST(test_after_one_that_is_cancelled))
+CHECK_MAIN(CHECK_TEST(test_two_steps_in_a_ring), CHECK_TEST(test_a_chain_of_last_pushes),
+           CHECK_TEST(test_a_last_push_that_is_refused),
+           CHECK_TEST(test_a_last_push_through_the_socket),
+           CHECK_TEST(test_runs_after_another_programs_job), CHECK_TEST(test_what_cannot_be),
+           CHECK_TEST(test_after_one_that_is_cancelled))

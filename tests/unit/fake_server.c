@@ -385,7 +385,7 @@ static enum fake_fate on_taken(void *owner, const struct ring_desc *desc)
     struct server *server = owner;
     int64_t seq = (int64_t)server->n_pushed;
 
-    MUST(desc->job == JOB && desc->zero == 0 && desc->deadline_ns == 0);
+    MUST(desc->job == JOB && desc->flags == 0 && desc->deadline_ns == 0);
     MUST(server->is_in_rings);
     if (server->is_over) {
         return FAKE_REFUSED;

@@ -193,7 +193,7 @@ static void test_names(void)
     X(ring_desc, varying_size, "u32 varying_size, ")                                               \
     X(ring_desc, tail_size, "u32 tail_size: ")                                                     \
     X(ring_desc, deadline_ns, "u64 deadline_ns: ")                                                 \
-    X(ring_desc, zero, "u64 0 ")                                                                   \
+    X(ring_desc, flags, "u64 flags")                                                               \
     X(ring_completion, tag, "u64 tag\n")                                                           \
     X(ring_completion, job, "u32 job\n")                                                           \
     X(ring_completion, n_records, "u32 records\n")                                                 \
