@@ -21,6 +21,7 @@ run urgent 280 --backend $backend --run "${RUN:-1500}" --rounds "${ROUNDS:-5}"
 run small 60 --backend $backend
 run overload $((50 + 2 * ${DURATION:-15})) --backend $backend --duration "${DURATION:-15}"
 run latency 60 --backend $backend --shots 0
+run after 30 --backend $backend
 run gpus 60 --backend $backend
 
 head_of_table
@@ -45,6 +46,7 @@ if [ $backend = cuda ]; then
 else
     row latency "4 KiB, back to back, idle: p50 against a function call" "back to back: ring against in this process"
 fi
+row after "a chain of 8 jobs of 4 KiB in a ring: times as fast as by answers" "8 jobs: after against answers"
 row small "1 KiB jobs a second, every byte touched, against copies one by one" "touched against one by one, copies"
 row small "... against a mapped kernel one by one" "touched against one by one, mapped"
 row small "... data untouched, against copies one by one" "untouched against one by one, copies"
