@@ -11,7 +11,7 @@
  * Waiting is asking: an event is seen done within 10 us, against 27 for a blocking wait and 38 for
  * a host function, which after a fault never comes at all.  A small launch writes a number into the
  * host's memory when it is done, which is seen 2 us sooner still and costs no call.  Between two
- * questions it naps, unless something urgent was issued a moment ago.
+ * questions it naps, unless something that is urgent or tells its end was issued a moment ago.
  */
 #include "cuda/cuda_pipeline.h"
 
@@ -29,12 +29,13 @@
 
 /* Works of each priority that are waiting or in flight; past it they stay in the front end's queue,
  * where they can still be overtaken.  Full tables for a few slots.  Not tuned. */
-#define DEPTH 64u
+#define DEPTH 128u
 
 /* A quarter of what a full chunk's copy takes, and others are in flight meanwhile: beside three of
  * these, shorter naps gain less than 1 %, for up to three times the processor. */
 #define NAP_NS 40000
-/* After an urgent launch: longer than a small job lasts, short enough to waste no core. */
+/* After a launch that is urgent or small: longer than a small job lasts, which a nap would double,
+ * short enough to waste no core. */
 #define AWAKE_NS 1000000u
 /* Between two questions about the same launch, where urgent work is likely: as if it had slept. */
 #define ASK_NS NAP_NS
@@ -63,9 +64,11 @@ struct cuda_pipeline {
     struct cuda_consts *consts;
     uint32_t n_in_flight[PRIORITY_COUNT]; /* issued and not polled */
     struct issuing issuing;
-    bool has_more;   /* to issue, at once */
-    bool has_asked;  /* CUDA, since the last poll began, about work that is not urgent */
-    uint32_t n_long; /* launches of long kernels in flight */
+    bool has_more;      /* to issue, at once */
+    bool has_asked;     /* CUDA, since the last poll began, about work that is not urgent */
+    uint32_t n_long;    /* launches of long kernels in flight */
+    uint32_t n_telling; /* launches in flight that tell their end ... */
+    uint64_t told_ns;   /* ... and when one of these was issued last */
     struct cuda_paces paces;
     uint64_t urgent_ns;    /* when urgent work was issued last; 0: never was any */
     uint64_t end_ns[2];    /* when the last launch was seen done, see charge() */
@@ -172,7 +175,11 @@ static bool issue_step(struct cuda_pipeline *pipeline, const struct issuing *iss
         }
     }
     if (!goes_on) {
-        slot->ask_ns += slot->tells_end ? DOUBT_NS : 0;
+        if (slot->tells_end) {
+            slot->ask_ns += DOUBT_NS;
+            pipeline->n_telling++;
+            pipeline->told_ns = slot->common.start_ns;
+        }
         cuda_stream_push(issuing->stream, slot);
     }
     return goes_on;
@@ -378,6 +385,7 @@ static uint32_t poll_stream(struct cuda_pipeline *pipeline, enum priority priori
         if (slot->n_answered == slot->n_works) {
             cuda_stream_pop(stream);
             pipeline->n_long -= slot->is_long;
+            pipeline->n_telling -= slot->tells_end;
             for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
                 cuda_const_give(slot->consts[i]);
             }
@@ -418,6 +426,15 @@ int cuda_pipeline_poll(struct cuda_pipeline *pipeline, struct device_completion 
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
+/* Is a nap too long for what was issued a moment ago? */
+static bool is_awake(const struct cuda_pipeline *pipeline)
+{
+    const uint64_t now = now_ns();
+
+    return (pipeline->n_in_flight[PRIORITY_URGENT] > 0 && now - pipeline->urgent_ns < AWAKE_NS) ||
+           (pipeline->n_telling > 0 && now - pipeline->told_ns < AWAKE_NS);
+}
+
 void cuda_pipeline_wait(struct cuda_pipeline *pipeline, int doorbell_fd)
 {
     const uint32_t *n = pipeline->n_in_flight;
@@ -428,7 +445,7 @@ void cuda_pipeline_wait(struct cuda_pipeline *pipeline, int doorbell_fd)
     if (pipeline->has_more) {
         return;
     }
-    if (n[PRIORITY_URGENT] > 0 && now_ns() - pipeline->urgent_ns < AWAKE_NS) {
+    if (is_awake(pipeline)) {
         nap.tv_nsec = 0;
     }
     ppoll(&doorbell, 1, is_idle ? NULL : &nap, NULL);

@@ -11,7 +11,7 @@
 #include "cuda/cuda_slots.h"
 
 #define PIPELINE_SMALL  (256u << 10) /* bytes of the largest copy that is small */
-#define PIPELINE_MOST   64u          /* completions of a poll */
+#define PIPELINE_MOST   128u         /* completions of a poll */
 #define PIPELINE_URGENT (-5)         /* that priority as CUDA counts */
 
 #define MIX_IN 3u /* input k has records of size + k bytes, output k likewise */

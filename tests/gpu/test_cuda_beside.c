@@ -32,6 +32,25 @@ static void test_bulk_alone_is_issued_at_once(void)
     pipeline_check_all(works, 1);
 }
 
+/* Its end is seen within a nap, so there is none; but nobody stays awake for a kernel that is long.
+ */
+static void test_small_work_keeps_awake(void)
+{
+    struct device_work work = pipeline_copy(1 + (uint32_t)random_below(2), 1000, 1);
+
+    pipeline_set_up();
+    pipeline_issue(&work, 1);
+    cuda_pipeline_wait(pipeline, -1);
+    CHECK_EQ(runtime_count(CALL_SLEEP), 0);
+    runtime.ns += LONG_NS;
+    cuda_pipeline_wait(pipeline, -1);
+    CHECK_EQ(runtime_count(CALL_SLEEP), 1);
+    runtime_run();
+    pipeline_check_all(&work, 1);
+    cuda_pipeline_wait(pipeline, -1);
+    CHECK_EQ(runtime_count(CALL_SLEEP), 2);
+}
+
 /* Issue these while urgent work comes between any two steps of it. */
 static void issue_in_steps(struct device_work *work, uint32_t n)
 {
@@ -394,9 +413,9 @@ static void test_any_order(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_any_order), CHECK_TEST(test_bulk_alone_is_issued_at_once),
-           CHECK_TEST(test_bulk_in_steps), CHECK_TEST(test_narrow_bulk_in_steps),
-           CHECK_TEST(test_patience), CHECK_TEST(test_slots), CHECK_TEST(test_parts),
-           CHECK_TEST(test_quick_kernels_have_the_whole_device),
+           CHECK_TEST(test_small_work_keeps_awake), CHECK_TEST(test_bulk_in_steps),
+           CHECK_TEST(test_narrow_bulk_in_steps), CHECK_TEST(test_patience), CHECK_TEST(test_slots),
+           CHECK_TEST(test_parts), CHECK_TEST(test_quick_kernels_have_the_whole_device),
            CHECK_TEST(test_small_works_that_are_long_together),
            CHECK_TEST(test_small_works_that_are_long_together_where_they_lie),
            CHECK_TEST(test_what_waits_for_long_kernels_is_not_long),
