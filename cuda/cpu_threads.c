@@ -26,6 +26,7 @@
 #include "cuda/cpu_threads.h"
 
 #include "cuda/cpu_guard.h"
+#include "cuda/device_rows.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@
 
 /* Works in flight of each priority, at least: full tables for a few threads.  Not tuned. */
 #define DEPTH_LEAST 64u
-#define TABLE_SIZE  32u
+#define TABLE_SIZE  32u /* rows */
 
 /* A table that is expected to take less than this is soon done: about what a wake-up costs. */
 #define TABLE_NS 5000u
@@ -57,11 +58,13 @@ struct finished {
 struct table {
     struct device_work works[TABLE_SIZE];
     uint32_t n;
+    uint32_t n_rows; /* of them all */
     uint64_t n_records;
     uint64_t n_bytes; /* as bytes_of() counts them */
     uint32_t lost;    /* set of those that met memory that is no more */
 };
 _Static_assert(TABLE_SIZE <= 32, "a work is a bit of a uint32_t");
+_Static_assert(TABLE_SIZE >= WORK_ROWS, "any work fits");
 
 /* How fast the last table of an op went: what to expect of the next that is like it. */
 struct pace {
@@ -93,38 +96,23 @@ struct cpu_threads {
 
 /* ---- running a table ----------------------------------------------------------------------- */
 
-static struct op_chunk chunk_of(const struct device_work *work)
-{
-    struct op_chunk chunk = {.n_records = work->n_records,
-                             .tail_size = work->tail_size,
-                             .varying_size = work->varying_size};
-
-    for (uint32_t i = 0; i < LIMIT_IN; i++) {
-        chunk.in[i] = work->in[i].base;
-    }
-    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        chunk.out[i] = work->out[i].base;
-    }
-    for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
-        chunk.consts[i] = work->consts[i].base;
-    }
-    return chunk;
-}
-
 static void run_map(const struct table *table)
 {
     struct op_chunk chunks[TABLE_SIZE];
+    uint32_t n = 0;
 
     for (uint32_t i = 0; i < table->n; i++) {
-        chunks[i] = chunk_of(&table->works[i]);
+        for (uint32_t row = 0; row < device_n_rows(&table->works[i]); row++) {
+            chunks[n++] = device_row(&table->works[i], row);
+        }
     }
-    table->works[0].code->map(table->works[0].params, chunks, table->n);
+    table->works[0].code->map(table->works[0].params, chunks, n);
 }
 
 static void run_leaves(const struct table *table)
 {
     const struct device_work *work = &table->works[0];
-    const struct op_chunk chunk = chunk_of(work);
+    const struct op_chunk chunk = device_row(work, 0);
 
     work->code->leaves(work->params, &chunk);
 }
@@ -140,7 +128,7 @@ static void run_merge(const struct table *table)
 static void run_finish(const struct table *table)
 {
     const struct device_work *work = &table->works[0];
-    const struct op_chunk chunk = chunk_of(work);
+    const struct op_chunk chunk = device_row(work, 0);
 
     work->code->finish(work->params, work->in[0].base, chunk.out);
 }
@@ -180,7 +168,7 @@ static uint64_t thread_cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Returns what the works of the table have in common. */
+/* Returns what the works of the table have in common, with the times of one row. */
 static struct work_result run_table(struct table *table)
 {
     struct work_result common = {.status = STATUS_OK};
@@ -189,8 +177,8 @@ static struct work_result run_table(struct table *table)
     common.start_ns = now_ns();
     table->lost = cpu_guard_run(run_kind, table) ? 0 : find_lost(table);
     common.end_ns = now_ns();
-    common.device_ns = (thread_cpu_ns() - cpu_ns) / table->n;
-    common.compute_ns = (common.end_ns - common.start_ns) / table->n;
+    common.device_ns = (thread_cpu_ns() - cpu_ns) / table->n_rows;
+    common.compute_ns = (common.end_ns - common.start_ns) / table->n_rows;
     return common;
 }
 
@@ -230,6 +218,7 @@ static void move_to_table(struct cpu_threads *threads, enum priority priority, s
 {
     struct fifo *fifo = &threads->fifos[priority];
 
+    table->n_rows += device_n_rows(&fifo->works[fifo->head]);
     table->n_records += fifo->works[fifo->head].n_records;
     table->n_bytes += bytes_of(&fifo->works[fifo->head]);
     table->works[table->n++] = fifo->works[fifo->head];
@@ -275,8 +264,9 @@ static bool joins(const struct cpu_threads *threads, const struct table *table,
 {
     const struct device_work *first = &table->works[0];
 
-    return next != NULL && table->n < TABLE_SIZE && first->kind == WORK_MAP &&
-           next->kind == WORK_MAP && is_same_op(next, first->op, first->params) &&
+    return next != NULL && table->n_rows + device_n_rows(next) <= TABLE_SIZE &&
+           first->kind == WORK_MAP && next->kind == WORK_MAP &&
+           is_same_op(next, first->op, first->params) &&
            memcmp(next->const_ids, first->const_ids, sizeof(next->const_ids)) == 0 &&
            is_little(threads, first, table->n_records, table->n_bytes) &&
            is_little(threads, next, next->n_records, bytes_of(next));
@@ -302,6 +292,7 @@ static bool fill_table(struct cpu_threads *threads, struct table *ret_table)
         return false;
     }
     ret_table->n = 0;
+    ret_table->n_rows = 0;
     ret_table->n_records = 0;
     ret_table->n_bytes = 0;
     do {
@@ -322,6 +313,8 @@ static void finish_one(struct cpu_threads *threads, const struct device_work *wo
     finished->completion.cookie = work->cookie;
     finished->completion.result = *common;
     finished->completion.result.issue_ns = work->issue_ns;
+    finished->completion.result.device_ns *= device_n_rows(work);
+    finished->completion.result.compute_ns *= device_n_rows(work);
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         finished->completion.result.out_size[i] = (uint32_t)work->out[i].size;
     }

@@ -10,11 +10,12 @@
  * an H200, idle: 4 KiB take 25 us COPIED, 21 STAGED, 12 MAPPED; 256 KiB 38, 31, 19.
  *
  * Small works of one op share a launch, whoever sent them, and so do large ones that are narrower
- * than the device is wide, as long as they follow each other: kernels take a table of chunks.  What
- * is after other work has a launch of its own, behind that other's.
+ * than the device is wide, as long as they follow each other: kernels take a table of chunks, the
+ * rows of all works.  What is after other work has a launch of its own, behind that other's.
  */
 #include "cuda/cuda_issue.h"
 
+#include "cuda/device_rows.h"
 #include "proto/util.h"
 
 #include <string.h>
@@ -27,15 +28,23 @@ static uint64_t aligned(uint64_t size)
     return div_round_up(size, CUDA_ALIGNMENT) * CUDA_ALIGNMENT;
 }
 
+/* At most, where it has several rows. */
+static uint64_t array_bytes(const struct device_work *work, const struct device_array *array)
+{
+    return array->size == 0
+               ? 0
+               : aligned(array->size) + (device_n_rows(work) - 1) * (uint64_t)CUDA_ALIGNMENT;
+}
+
 uint64_t cuda_issue_bytes(const struct device_work *work)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < LIMIT_IN; i++) {
-        bytes += aligned(work->in[i].size);
+        bytes += array_bytes(work, &work->in[i]);
     }
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-        bytes += aligned(work->out[i].size);
+        bytes += array_bytes(work, &work->out[i]);
     }
     return bytes;
 }
@@ -72,14 +81,16 @@ bool cuda_issue_join(const struct cuda_kernels *kernels, struct cuda_slot *slot,
 
     if (slot->n_works == 0) {
         slot->way = way;
-    } else if (slot->n_works == CUDA_TABLE || slot->used + bytes > slot->size || slot->way != way ||
-               work->op != first->op || first->kind != WORK_MAP || work->is_after ||
-               first->is_after || memcmp(work->params, first->params, sizeof(work->params)) != 0 ||
+    } else if (slot->n_works == CUDA_WORKS || slot->n_rows + device_n_rows(work) > CUDA_TABLE ||
+               slot->used + bytes > slot->size || slot->way != way || work->op != first->op ||
+               first->kind != WORK_MAP || work->is_after || first->is_after ||
+               memcmp(work->params, first->params, sizeof(work->params)) != 0 ||
                memcmp(work->const_ids, first->const_ids, sizeof(work->const_ids)) != 0 ||
                !is_worth_joining(kernels, slot, work)) {
         return false;
     }
     slot->works[slot->n_works++] = *work;
+    slot->n_rows += device_n_rows(work);
     slot->n_records += work->n_records;
     slot->used += bytes;
     slot->is_timed |= work->is_timed;
@@ -88,41 +99,84 @@ bool cuda_issue_join(const struct cuda_kernels *kernels, struct cuda_slot *slot,
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Where the kernel finds the array; on the device it takes what is left at *at. */
-static void *place(const struct cuda_slot *slot, const struct device_array *array, char **at)
+/* An array that is to be moved; nothing of nothing. */
+static void note_moved(struct op_chunk *moved, uint32_t *n_moved, const void *from, void *to,
+                       uint64_t size)
 {
-    void *place = slot->way == CUDA_MAPPED ? array->base : *at;
-
-    *at += aligned(array->size);
-    return array->base != NULL ? place : NULL;
+    if (size > 0) {
+        moved[(*n_moved)++] =
+            (struct op_chunk){.in = {from}, .out = {to}, .n_records = (uint32_t)size};
+    }
 }
 
-/* Returns the bytes of the largest array. */
-static uint64_t write_table(struct cuda_slot *slot)
+/* A place on the device for an array that the host has; they follow each other from *at on. */
+static void *place(const void *host, uint64_t size, char **at)
+{
+    void *place = *at;
+
+    *at += aligned(size);
+    return host != NULL ? place : NULL;
+}
+
+/* The arrays of a row lie on the device while the kernel works on them. */
+static void move_row(struct cuda_slot *slot, const struct device_work *work, uint32_t row,
+                     struct op_chunk *chunk, char **at)
+{
+    for (uint32_t i = 0; i < LIMIT_IN; i++) {
+        const uint64_t size = device_row_size(work, row, &work->in[i]);
+        const void *host = chunk->in[i];
+        void *there = place(host, size, at);
+
+        note_moved(slot->window->moved_in, &slot->n_in, host, there, size);
+        chunk->in[i] = there;
+    }
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        const uint64_t size = device_row_size(work, row, &work->out[i]);
+        void *host = chunk->out[i];
+
+        chunk->out[i] = place(host, size, at);
+        note_moved(slot->window->moved_out, &slot->n_out, chunk->out[i], host, size);
+    }
+}
+
+/* Bytes of the largest array of the work's largest row. */
+static uint64_t largest_of(const struct device_work *work)
+{
+    const struct device_array *largest = &work->out[0];
+    uint32_t row = 0;
+
+    for (uint32_t i = 0; i < LIMIT_IN; i++) {
+        largest = work->in[i].size > largest->size ? &work->in[i] : largest;
+    }
+    for (uint32_t i = 0; i < LIMIT_OUT; i++) {
+        largest = work->out[i].size > largest->size ? &work->out[i] : largest;
+    }
+    for (uint32_t i = 1; i < device_n_rows(work); i++) {
+        row = work->rows[i].n_records > work->rows[row].n_records ? i : row;
+    }
+    return device_row_size(work, row, largest);
+}
+
+static void write_table(struct cuda_slot *slot)
 {
     char *at = slot->large != NULL ? slot->large : slot->memory;
-    uint64_t largest = 0;
+    struct op_chunk *chunk = slot->window->table;
 
+    slot->largest = 0;
     for (uint32_t w = 0; w < slot->n_works; w++) {
         const struct device_work *work = &slot->works[w];
-        struct op_chunk *chunk = &slot->window->table[w];
 
-        chunk->n_records = work->n_records;
-        chunk->tail_size = work->tail_size;
-        chunk->varying_size = work->varying_size;
-        for (uint32_t i = 0; i < LIMIT_IN; i++) {
-            chunk->in[i] = place(slot, &work->in[i], &at);
-            largest = MAX(largest, work->in[i].size);
-        }
-        for (uint32_t i = 0; i < LIMIT_OUT; i++) {
-            chunk->out[i] = place(slot, &work->out[i], &at);
-            largest = MAX(largest, work->out[i].size);
-        }
-        for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
-            chunk->consts[i] = cuda_const_memory(slot->consts[i]);
+        slot->largest = MAX(slot->largest, largest_of(work));
+        for (uint32_t row = 0; row < device_n_rows(work); row++, chunk++) {
+            *chunk = device_row(work, row);
+            if (slot->way != CUDA_MAPPED) {
+                move_row(slot, work, row, chunk, &at);
+            }
+            for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+                chunk->consts[i] = cuda_const_memory(slot->consts[i]);
+            }
         }
     }
-    return largest;
 }
 
 /* All works of the launch have the same. */
@@ -166,18 +220,8 @@ static int compute(const struct cuda_kernels *kernels, const struct cuda_slot *s
         .op = slot->works[0].op, .kind = slot->works[0].kind, .n_bytes = n_bytes};
 
     memcpy(kernel.arguments.params, slot->works[0].params, sizeof(kernel.arguments.params));
-    return launch(kernels, slot, &kernel, slot->window->table, slot->n_works,
+    return launch(kernels, slot, &kernel, slot->window->table, slot->n_rows,
                   slot->way == CUDA_MAPPED, stream, ret_trouble);
-}
-
-/* One array more for a staging kernel; nothing of nothing. */
-static void stage_array(const void *from, void *to, uint64_t size, struct op_chunk *chunks,
-                        uint32_t *n_chunks)
-{
-    if (size > 0) {
-        chunks[(*n_chunks)++] =
-            (struct op_chunk){.in = {from}, .out = {to}, .n_records = (uint32_t)size};
-    }
 }
 
 static int stage(const struct cuda_kernels *kernels, const struct cuda_slot *slot,
@@ -196,79 +240,38 @@ static int stage(const struct cuda_kernels *kernels, const struct cuda_slot *slo
                : launch(kernels, slot, &kernel, chunks, n_chunks, is_last, stream, ret_trouble);
 }
 
-static int stage_in(const struct cuda_kernels *kernels, const struct cuda_slot *slot,
-                    cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    uint32_t n_chunks = 0;
-
-    for (uint32_t i = 0; i < slot->n_works * LIMIT_IN; i++) {
-        const struct device_array *array = &slot->works[i / LIMIT_IN].in[i % LIMIT_IN];
-        const void *place = slot->window->table[i / LIMIT_IN].in[i % LIMIT_IN];
-
-        stage_array(array->base, (void *)place, array->size, slot->window->staged_in, &n_chunks);
-    }
-    return stage(kernels, slot, slot->window->staged_in, n_chunks, false, stream, ret_trouble);
-}
-
-static int stage_out(const struct cuda_kernels *kernels, const struct cuda_slot *slot,
-                     cudaStream_t stream, struct cuda_trouble *ret_trouble)
-{
-    uint32_t n_chunks = 0;
-
-    for (uint32_t i = 0; i < slot->n_works * LIMIT_OUT; i++) {
-        const struct device_array *array = &slot->works[i / LIMIT_OUT].out[i % LIMIT_OUT];
-        const void *place = slot->window->table[i / LIMIT_OUT].out[i % LIMIT_OUT];
-
-        stage_array(place, array->base, array->size, slot->window->staged_out, &n_chunks);
-    }
-    return stage(kernels, slot, slot->window->staged_out, n_chunks, true, stream, ret_trouble);
-}
-
 /* ---- copies -------------------------------------------------------------------------------- */
 
-struct transfer {
-    void *to;
-    const void *from;
-    uint64_t size;
-};
-
-/* Input or output number i, counted through all works. */
-static struct transfer transfer_at(const struct cuda_slot *slot, bool is_in, uint32_t i)
+/* The next array; the step is over with the last one. */
+static int copy_next(struct cuda_slot *slot, const struct op_chunk *moved, uint32_t n_moved,
+                     cudaStream_t stream, struct cuda_trouble *ret_trouble)
 {
-    const struct device_array *array;
+    const struct op_chunk *next = &moved[slot->n_copied++];
+    const enum cudaMemcpyKind kind =
+        moved == slot->window->moved_in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
 
-    if (is_in) {
-        array = &slot->works[i / LIMIT_IN].in[i % LIMIT_IN];
-        return (struct transfer){(void *)slot->window->table[i / LIMIT_IN].in[i % LIMIT_IN],
-                                 array->base, array->size};
-    }
-    array = &slot->works[i / LIMIT_OUT].out[i % LIMIT_OUT];
-    return (struct transfer){array->base, slot->window->table[i / LIMIT_OUT].out[i % LIMIT_OUT],
-                             array->size};
-}
-
-/* The next array; the step is over with the last one that has bytes. */
-static int copy_next(struct cuda_slot *slot, bool is_in, cudaStream_t stream,
-                     struct cuda_trouble *ret_trouble)
-{
-    const uint32_t n = slot->n_works * (is_in ? LIMIT_IN : LIMIT_OUT);
-    const struct transfer next = transfer_at(slot, is_in, slot->n_copied);
-    int error = 0;
-
-    if (next.size > 0) {
-        error = CUDA_CHECK(cudaMemcpyAsync(next.to, next.from, next.size,
-                                           is_in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
-                                           stream),
-                           ret_trouble);
-    }
-    do {
-        slot->n_copied++;
-    } while (slot->n_copied < n && transfer_at(slot, is_in, slot->n_copied).size == 0);
-    if (slot->n_copied == n) {
+    if (slot->n_copied >= n_moved) {
         slot->n_copied = 0;
         slot->step++;
     }
-    return error;
+    return n_moved == 0 ? 0
+                        : CUDA_CHECK(cudaMemcpyAsync(next->out[0], next->in[0], next->n_records,
+                                                     kind, stream),
+                                     ret_trouble);
+}
+
+/* Bring them to the device, or back: a kernel at once, an engine one by one. */
+static int move(const struct cuda_kernels *kernels, struct cuda_slot *slot,
+                const struct op_chunk *moved, uint32_t n_moved, cudaStream_t stream,
+                struct cuda_trouble *ret_trouble)
+{
+    if (slot->way == CUDA_COPIED) {
+        return copy_next(slot, moved, n_moved, stream, ret_trouble);
+    }
+    slot->step++;
+    return slot->way == CUDA_STAGED ? stage(kernels, slot, moved, n_moved,
+                                            moved == slot->window->moved_out, stream, ret_trouble)
+                                    : 0;
 }
 
 /* ---- one launch ---------------------------------------------------------------------------- */
@@ -303,21 +306,11 @@ static int begin(struct cuda_consts *consts, struct cuda_slot *slot, cudaStream_
     }
     error = take_consts(consts, slot, stream, ret_trouble);
     if (error == 0) {
-        slot->largest = write_table(slot);
+        write_table(slot);
         error = mark(slot, CUDA_COPY_IN, stream, ret_trouble);
     }
     slot->step++;
     return error;
-}
-
-static int bring_in(const struct cuda_kernels *kernels, struct cuda_slot *slot, cudaStream_t stream,
-                    struct cuda_trouble *ret_trouble)
-{
-    if (slot->way == CUDA_COPIED) {
-        return copy_next(slot, true, stream, ret_trouble);
-    }
-    slot->step++;
-    return slot->way == CUDA_STAGED ? stage_in(kernels, slot, stream, ret_trouble) : 0;
 }
 
 static int go_on(const struct cuda_kernels *kernels, struct cuda_slot *slot, cudaStream_t stream,
@@ -335,14 +328,8 @@ static int go_on(const struct cuda_kernels *kernels, struct cuda_slot *slot, cud
 static int bring_out(const struct cuda_kernels *kernels, struct cuda_slot *slot,
                      cudaStream_t stream, struct cuda_trouble *ret_trouble)
 {
-    int error = 0;
+    int error = move(kernels, slot, slot->window->moved_out, slot->n_out, stream, ret_trouble);
 
-    if (slot->way == CUDA_COPIED) {
-        error = copy_next(slot, false, stream, ret_trouble);
-    } else {
-        slot->step++;
-        error = slot->way == CUDA_STAGED ? stage_out(kernels, slot, stream, ret_trouble) : 0;
-    }
     return error == 0 && slot->step == CUDA_STEP_END ? mark(slot, CUDA_STAGES, stream, ret_trouble)
                                                      : error;
 }
@@ -380,7 +367,7 @@ bool cuda_issue_step(const struct cuda_kernels *kernels, struct cuda_consts *con
         *ret_error = begin(consts, slot, stream, ret_trouble);
         break;
     case CUDA_STEP_IN:
-        *ret_error = bring_in(kernels, slot, stream, ret_trouble);
+        *ret_error = move(kernels, slot, slot->window->moved_in, slot->n_in, stream, ret_trouble);
         break;
     case CUDA_STEP_COMPUTE:
         *ret_error = go_on(kernels, slot, stream, ret_trouble);

@@ -21,6 +21,7 @@
 #include "cuda/cuda_paces.h"
 #include "cuda/cuda_slots.h"
 #include "cuda/cuda_streams.h"
+#include "cuda/device_rows.h"
 #include "proto/util.h"
 
 #include <poll.h>
@@ -263,7 +264,7 @@ static int measure_stages(struct cuda_slot *slot, struct cuda_trouble *ret_troub
 
         error = CUDA_CHECK(cudaEventElapsedTime(&ms, slot->stages[i], slot->stages[i + 1]),
                            ret_trouble);
-        took_ns[i] = (uint64_t)((double)ms * 1e6) / slot->n_works;
+        took_ns[i] = (uint64_t)((double)ms * 1e6) / slot->n_rows;
     }
     if (error == 0) {
         slot->common.in_ns = (uint32_t)MIN(took_ns[CUDA_COPY_IN], (uint64_t)UINT32_MAX);
@@ -324,7 +325,7 @@ static void charge(struct cuda_pipeline *pipeline, enum priority priority, struc
 
     *last_end_ns = end_ns;
     slot->common.end_ns = end_ns;
-    slot->common.device_ns = took_ns / slot->n_works;
+    slot->common.device_ns = took_ns / slot->n_rows;
     if (priority != PRIORITY_URGENT && slot->used > CUDA_SMALL &&
         slot->common.status == STATUS_OK) {
         /* A small launch leaves much of the device free, however long it takes: its pace says
@@ -357,11 +358,18 @@ static bool is_done(struct cuda_pipeline *pipeline, enum priority priority,
 static void complete(const struct cuda_slot *slot, const struct device_work *work,
                      struct device_completion *ret_completion)
 {
+    struct work_result *result = &ret_completion->result;
+    const uint64_t n_rows = device_n_rows(work);
+
     ret_completion->cookie = work->cookie;
-    ret_completion->result = slot->common;
-    ret_completion->result.issue_ns = work->issue_ns;
+    *result = slot->common;
+    result->issue_ns = work->issue_ns;
+    result->device_ns *= n_rows;
+    result->in_ns = (uint32_t)MIN(result->in_ns * n_rows, (uint64_t)UINT32_MAX);
+    result->compute_ns *= n_rows;
+    result->out_ns = (uint32_t)MIN(result->out_ns * n_rows, (uint64_t)UINT32_MAX);
     for (uint32_t i = 0; i < LIMIT_OUT && slot->common.status == STATUS_OK; i++) {
-        ret_completion->result.out_size[i] = (uint32_t)work->out[i].size;
+        result->out_size[i] = (uint32_t)work->out[i].size;
     }
     if (slot->common.status != STATUS_OK) {
         ret_completion->error = slot->error;

@@ -162,6 +162,8 @@ struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priori
         slot->next = NULL;
         slot->large = NULL;
         slot->n_works = 0;
+        slot->n_rows = 0;
+        slot->n_in = slot->n_out = 0;
         slot->n_answered = 0;
         slot->is_timed = false;
         slot->is_long = false;

@@ -29,7 +29,9 @@ enum cuda_kind {
 #define CUDA_SLOTS_ALL   (2 * CUDA_SLOTS + 2 * CUDA_LARGE_SLOTS)
 #define CUDA_SMALL_SIZE  (2u << 20)  /* of a small slot */
 #define CUDA_LARGE_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
-#define CUDA_TABLE       32u         /* works of one launch */
+#define CUDA_WORKS       32u         /* of one launch ... */
+#define CUDA_TABLE       128u        /* ... and their rows */
+_Static_assert(CUDA_TABLE >= WORK_ROWS, "any work fits a launch");
 
 #define CUDA_ALIGNMENT 256u /* of arrays on the device */
 
@@ -51,8 +53,9 @@ enum cuda_way {
 struct cuda_window {
     _Alignas(64) uint32_t ended; /* the number of the last launch that has told so */
     _Alignas(64) struct op_chunk table[CUDA_TABLE];
-    struct op_chunk staged_in[CUDA_TABLE * LIMIT_IN]; /* one array each: in[0] to out[0] */
-    struct op_chunk staged_out[CUDA_TABLE * LIMIT_OUT];
+    /* What the engines, or kernels in their place, move: one array each, in[0] to out[0]. */
+    struct op_chunk moved_in[CUDA_TABLE * LIMIT_IN];
+    struct op_chunk moved_out[CUDA_TABLE * LIMIT_OUT];
 };
 
 /* Where in a launch a slot's timing events stand: stage i lasts from event i to event i + 1. */
@@ -79,21 +82,23 @@ struct cuda_slot {
     cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */
     enum cuda_way way;
     enum cuda_step step;
-    uint32_t n_copied; /* arrays of this step that are behind us */
-    uint64_t largest;  /* bytes of the largest array */
-    bool is_long;      /* its kernel fills the device for long */
+    uint32_t n_in, n_out; /* arrays that are moved */
+    uint32_t n_copied;    /* of this step's, that are behind us */
+    uint64_t largest;     /* bytes of the largest array of a row */
+    bool is_long;         /* its kernel fills the device for long */
     bool is_timed;
     bool tells_end;  /* the last kernel writes `number` into the window */
     uint32_t number; /* of this launch */
     uint32_t n_works;
+    uint32_t n_rows; /* of them all */
     uint32_t n_answered;
     uint64_t ask_ns; /* when CUDA is to be asked about it next */
     uint64_t n_records;
     uint64_t used;                           /* bytes of memory that arrays take */
-    struct work_result common;               /* what the results of all works have in common */
+    struct work_result common;               /* of all works; the times are those of one row */
     struct work_error error;                 /* and why their status is not OK */
     struct cuda_const *consts[LIMIT_CONSTS]; /* that this launch holds; NULL: none */
-    struct device_work works[CUDA_TABLE];
+    struct device_work works[CUDA_WORKS];
 };
 
 struct cuda_slots {

@@ -11,7 +11,7 @@
  * Ownership: a segment's mapping belongs to the worker and stays from segment_add until after
  * segment_drop.  Segments come and go at any time between open and close, while the data thread
  * issues work that names others; no work names one before segment_add has returned 0, and the front
- * end drops it only when nothing issued names it.  issue() copies the table; the arrays stay
+ * end drops it only when nothing issued names it.  issue() copies the works; arrays and rows stay
  * untouched by others until the work's completion has been polled.
  *
  * Order: work of a higher priority is begun before work of a lower one that has not begun; within a
@@ -48,6 +48,8 @@ struct device_array {
  *     MAP      in, out as the op has them       LEAVES   in as the op has them; out[0] = partials
  *     MERGE    in[0] = fold so far or none, in[1] = n_records partials; out[0] = new fold
  *     FINISH   in[0] = fold; out as the op has them
+ * What came as a TABLE is a MAP with rows: of an array, base is where its segment begins, size the
+ * sum of all rows.  device_rows.h says what a row comes to.
  * MAP and LEAVES have the job's constants as well, which do not change while a job names them.
  */
 struct device_work {
@@ -60,10 +62,12 @@ struct device_work {
     enum work_kind kind;
     enum priority priority;
     bool is_after;
-    bool is_timed; /* WORK_TIMED: the result tells how long each stage took */
-    uint32_t n_records;
+    bool is_timed;      /* WORK_TIMED: the result tells how long each stage took */
+    uint32_t n_records; /* of all rows */
     uint32_t tail_size;
-    uint32_t varying_size; /* bytes of the varying input */
+    uint32_t varying_size;       /* bytes of the varying input */
+    const struct work_row *rows; /* NULL: it is no table.  There until its completion was polled */
+    uint32_t n_rows;
     struct device_array in[LIMIT_IN];
     struct device_array out[LIMIT_OUT];
     struct device_array consts[LIMIT_CONSTS];
@@ -100,7 +104,7 @@ struct device_backend {
 
     /* Data thread: how much more work of this priority issue() takes now.  Only poll() adds. */
     uint32_t (*room)(const struct device *device, enum priority priority);
-    /* A table of n works of one priority, n <= room.  Whatever goes wrong is in a completion. */
+    /* n works of one priority, n <= room.  Whatever goes wrong is in a completion. */
     void (*issue)(struct device *device, const struct device_work *work, uint32_t n);
     /* Up to max completions: their number, or a negative status when the device is lost. */
     int (*poll)(struct device *device, struct device_completion *ret_completions, uint32_t max,

@@ -3,7 +3,8 @@
  *
  * Feeding is urgent first, and looks at urgent again after each batch of anything else.  It takes
  * no more of a priority than the device has room for: what stays in the queue can still be
- * overtaken. An entry that cannot be run is answered with its status and goes no further.
+ * overtaken. An entry that cannot be run is answered with its status and goes no further.  The rows
+ * of a table are copied once, and the copy stays until the entry is answered.
  *
  * Answering writes each result slot, then announces runs of consecutive indices in one done entry.
  *
@@ -45,6 +46,9 @@ struct pump {
     bool hears_bells;        /* while the device has nothing */
     bool has_worked;         /* since it last slept without work */
     bool was_rung;           /* awake because of a bell */
+    /* Rows of tables, by entry, that are at the device where it has some. */
+    struct work_row rows[PRIORITY_COUNT][WORK_ENTRIES][WORK_ROWS];
+    bool has_rows[PRIORITY_COUNT][WORK_ENTRIES];
     pthread_t thread;
 };
 
@@ -86,6 +90,7 @@ static void answer(struct pump *pump, enum priority priority, uint32_t index,
 {
     struct done_entry *done = &pump->done;
 
+    pump->has_rows[priority][index % WORK_ENTRIES] = false;
     if (result->status != STATUS_OK) {
         queue_result_error(pump->parts.queue, priority, index, error);
     }
@@ -147,6 +152,24 @@ static void note_issued(struct pump *pump, enum priority priority, uint32_t n)
     }
 }
 
+/* A copy of its rows, if it is a table; else NULL. */
+static const struct work_row *copy_rows(struct pump *pump, enum priority priority, uint32_t index,
+                                        const struct work_entry *entry)
+{
+    struct work_row *rows = pump->rows[priority][index % WORK_ENTRIES];
+    bool *has_rows = &pump->has_rows[priority][index % WORK_ENTRIES];
+
+    if (entry->kind != WORK_TABLE) {
+        return NULL;
+    }
+    if (*has_rows) { /* a device reads them */
+        stop_for(pump, "work queues");
+    }
+    *has_rows = true;
+    queue_rows_read(pump->parts.queue, priority, index, rows, MIN(entry->n_records, WORK_ROWS));
+    return rows;
+}
+
 /* Resolve n entries of one priority, answer those that cannot be run, issue the others. */
 static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
 {
@@ -156,8 +179,10 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct device_work *work = &pump->works[n_good];
         struct failure failure;
-        int error = resolve_entry(&pump->entries[i], &pump->parts.jobs, pump->parts.segments, work,
-                                  &failure);
+        const struct work_row *rows =
+            copy_rows(pump, priority, pump->indices[i], &pump->entries[i]);
+        int error = resolve_entry(&pump->entries[i], rows, &pump->parts.jobs, pump->parts.segments,
+                                  work, &failure);
 
         note_entry(pump, &pump->entries[i], issue_ns);
         if (error == 0) {

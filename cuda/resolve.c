@@ -15,6 +15,7 @@
 
 struct resolver {
     const struct work_entry *entry;
+    const struct work_row *rows;
     struct segments *segments;
     struct device_work *work;
     struct failure *failure; /* filled before an error is returned */
@@ -205,6 +206,86 @@ static int resolve_map(struct resolver *resolver)
     return error == 0 ? take_outputs(resolver, resolver->entry->n_records) : error;
 }
 
+/* Add the rows' part of one array, which begins where at[i * stride] says for row i. */
+static int take_column(struct resolver *resolver, const struct manifest_array *array,
+                       const uint32_t *at, struct device_array *ret_array)
+{
+    const uint32_t stride = sizeof(struct work_row) / sizeof(*at);
+    uint64_t segment_size;
+    uint32_t record_size;
+    int error = find_record_size(resolver, array, &record_size);
+
+    if (error < 0) {
+        return error;
+    }
+    ret_array->segment = WORK_REF_SEGMENT(resolver->entry->ref[0]);
+    ret_array->base = segments_whole(resolver->segments, ret_array->segment, &segment_size);
+    if (ret_array->base == NULL) {
+        return fail(resolver->failure, STATUS_RANGE, NULL, "there is no segment %u",
+                    ret_array->segment);
+    }
+    for (uint32_t i = 0; i < resolver->work->n_rows; i++) {
+        uint64_t size = (uint64_t)resolver->rows[i].n_records * record_size;
+        uint64_t offset = (uint64_t)at[i * stride] * WORK_ALIGN;
+
+        if (offset > segment_size || size > segment_size - offset) {
+            return fail(resolver->failure, STATUS_RANGE, NULL,
+                        "row %u, %s: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, i,
+                        array->name, ret_array->segment, size, offset);
+        }
+        ret_array->size += size;
+    }
+    return ret_array->size <= UINT32_MAX ? 0
+                                         : fail(resolver->failure, STATUS_RANGE, NULL,
+                                                "%s: %" PRIu64 " bytes of all rows are too many",
+                                                array->name, ret_array->size);
+}
+
+/* n_records says how many rows there are. */
+static int count_rows(struct resolver *resolver)
+{
+    struct device_work *work = resolver->work;
+    uint64_t n_records = 0;
+
+    if (work->n_records == 0 || work->n_records > WORK_ROWS) {
+        return fail(resolver->failure, STATUS_RANGE, NULL, "it has %u rows, not 1 to %u",
+                    work->n_records, WORK_ROWS);
+    }
+    work->n_rows = work->n_records;
+    for (uint32_t i = 0; i < work->n_rows; i++) {
+        if (resolver->rows[i].n_records == 0) {
+            return fail(resolver->failure, STATUS_RANGE, NULL, "row %u has no records", i);
+        }
+        n_records += resolver->rows[i].n_records;
+    }
+    work->n_records = (uint32_t)MIN(n_records, (uint64_t)UINT32_MAX);
+    return work->n_records == n_records
+               ? 0
+               : fail(resolver->failure, STATUS_RANGE, NULL, "its rows have too many records");
+}
+
+static int resolve_table(struct resolver *resolver)
+{
+    struct device_work *work = resolver->work;
+    const struct work_row *rows = resolver->rows;
+    int error = count_rows(resolver);
+
+    if (error == 0 &&
+        (manifest_varying(resolver->op) != 0 || WORK_REF_OFFSET(resolver->entry->ref[0]) != 0)) {
+        error = fail(resolver->failure, STATUS_RANGE, NULL,
+                     "a table has no varying input, and the whole of a segment");
+    }
+    for (uint32_t i = 0; i < resolver->op->n_in && error == 0; i++) {
+        error = take_column(resolver, &resolver->op->in[i], &rows->in[i], &work->in[i]);
+    }
+    for (uint32_t i = 0; i < resolver->op->n_out && error == 0; i++) {
+        error = take_column(resolver, &resolver->op->out[i], &rows->out[i], &work->out[i]);
+    }
+    work->kind = WORK_MAP;
+    work->rows = rows;
+    return error == 0 ? take_consts(resolver) : error;
+}
+
 static int resolve_leaves(struct resolver *resolver)
 {
     uint64_t n_leaves = div_round_up(resolver->entry->n_records, resolver->op->leaf);
@@ -268,6 +349,7 @@ static const struct kind {
     [WORK_LEAVES] = {"LEAVES", OP_REDUCE, true, resolve_leaves},
     [WORK_MERGE] = {"MERGE", OP_REDUCE, false, resolve_merge},
     [WORK_FINISH] = {"FINISH", OP_REDUCE, false, resolve_finish},
+    [WORK_TABLE] = {"TABLE", OP_MAP, false, resolve_table},
 };
 
 /* Nothing that the entry names may be looked up before. */
@@ -287,12 +369,15 @@ static int check_names(const struct work_entry *entry, const struct job_table *j
     return 0;
 }
 
-int resolve_entry(const struct work_entry *entry, const struct job_table *jobs,
-                  struct segments *segments, struct device_work *ret_work,
-                  struct failure *ret_failure)
+int resolve_entry(const struct work_entry *entry, const struct work_row *rows,
+                  const struct job_table *jobs, struct segments *segments,
+                  struct device_work *ret_work, struct failure *ret_failure)
 {
-    struct resolver resolver = {
-        .entry = entry, .segments = segments, .work = ret_work, .failure = ret_failure};
+    struct resolver resolver = {.entry = entry,
+                                .rows = rows,
+                                .segments = segments,
+                                .work = ret_work,
+                                .failure = ret_failure};
     int error = check_names(entry, jobs, ret_failure);
     const struct kind *kind;
     struct job_block block;

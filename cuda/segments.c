@@ -92,7 +92,7 @@ void segments_drop(struct segments *segments, uint32_t id)
     shm_unmap(segment.base, segment.size);
 }
 
-void *segments_find(struct segments *segments, uint32_t id, uint64_t offset, uint64_t size)
+void *segments_whole(struct segments *segments, uint32_t id, uint64_t *ret_size)
 {
     struct segment segment = {0};
 
@@ -101,8 +101,17 @@ void *segments_find(struct segments *segments, uint32_t id, uint64_t offset, uin
         segment = segments->slots[id];
         pthread_mutex_unlock(&segments->lock);
     }
-    if (segment.base == NULL || offset > segment.size || size > segment.size - offset) {
+    *ret_size = segment.size;
+    return segment.base;
+}
+
+void *segments_find(struct segments *segments, uint32_t id, uint64_t offset, uint64_t size)
+{
+    uint64_t segment_size;
+    char *base = segments_whole(segments, id, &segment_size);
+
+    if (base == NULL || offset > segment_size || size > segment_size - offset) {
         return NULL;
     }
-    return (char *)segment.base + offset;
+    return base + offset;
 }

@@ -22,5 +22,7 @@ bool segments_has(const struct segments *segments, uint32_t id);
 /* Unmap a segment that is there. */
 void segments_drop(struct segments *segments, uint32_t id);
 
+/* Where segment id begins, and its bytes, or NULL if there is none. */
+void *segments_whole(struct segments *segments, uint32_t id, uint64_t *ret_size);
 /* Where bytes offset .. offset + size - 1 of segment id are, or NULL if it has no such bytes. */
 void *segments_find(struct segments *segments, uint32_t id, uint64_t offset, uint64_t size);

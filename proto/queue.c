@@ -50,7 +50,7 @@
 #include <sys/stat.h>
 
 #define QUEUE_MAGIC   0x51505047u /* "GPPQ" */
-#define QUEUE_VERSION 2u
+#define QUEUE_VERSION 3u
 
 struct header {
     uint32_t magic;
@@ -66,6 +66,7 @@ struct work_queue {
     struct work_entry entries[WORK_ENTRIES];
     struct work_result results[WORK_ENTRIES];
     struct work_error errors[WORK_ENTRIES];
+    struct work_row rows[WORK_ENTRIES][WORK_ROWS];
 };
 
 struct done_queue {
@@ -262,6 +263,14 @@ uint32_t queue_work_next(const struct queue *queue, enum priority priority)
     return queue->producer[priority].tail;
 }
 
+void queue_rows_put(struct queue *queue, enum priority priority, uint32_t index,
+                    const struct work_row *rows, uint32_t n)
+{
+    assert(queue->producer[priority].tail - index <= WORK_ENTRIES && n <= WORK_ROWS);
+    shared_store_words(queue->shared->work[priority].rows[index % WORK_ENTRIES], rows,
+                       n * sizeof(*rows));
+}
+
 bool queue_work_publish(struct queue *queue, enum priority priority)
 {
     struct producer *producer = &queue->producer[priority];
@@ -413,6 +422,14 @@ int queue_work_take(struct queue *queue, enum priority priority, struct work_ent
         ret_indices[i] = index;
     }
     return (int)n;
+}
+
+void queue_rows_read(const struct queue *queue, enum priority priority, uint32_t index,
+                     struct work_row *ret_rows, uint32_t n)
+{
+    assert(n <= WORK_ROWS);
+    shared_load_words(ret_rows, queue->shared->work[priority].rows[index % WORK_ENTRIES],
+                      n * sizeof(*ret_rows));
 }
 
 void queue_result_issued(struct queue *queue, enum priority priority, uint32_t index,

@@ -48,6 +48,9 @@ int queue_work_put(struct queue *queue, enum priority priority, const struct wor
                    uint32_t *ret_index);
 /* The index that the next one gets. */
 uint32_t queue_work_next(const struct queue *queue, enum priority priority);
+/* The rows of an entry that was placed last and is not yet visible. */
+void queue_rows_put(struct queue *queue, enum priority priority, uint32_t index,
+                    const struct work_row *rows, uint32_t n);
 /* Make all placed entries of this priority visible.  True: the worker sleeps, ring the doorbell. */
 bool queue_work_publish(struct queue *queue, enum priority priority);
 /*
@@ -86,6 +89,10 @@ void queue_done_awake(struct queue *queue);
  */
 int queue_work_take(struct queue *queue, enum priority priority, struct work_entry *ret_entries,
                     uint32_t *ret_indices, uint32_t max);
+/* A copy of the first n (at most WORK_ROWS) rows of an entry that was taken; of those that it does
+ * not have it is whatever is there. */
+void queue_rows_read(const struct queue *queue, enum priority priority, uint32_t index,
+                     struct work_row *ret_rows, uint32_t n);
 /* Mark an entry RESULT_ISSUED. */
 void queue_result_issued(struct queue *queue, enum priority priority, uint32_t index,
                          uint64_t issue_ns);

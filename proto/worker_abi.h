@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#define WORKER_ABI        6
+#define WORKER_ABI        7
 #define WORKER_CONTROL_FD 3 /* the control socket in a freshly started worker */
 
 /* Exit status after a FATAL about work that the device has lost; any other FATAL ends in 1. */
@@ -53,6 +53,7 @@ enum work_kind {
     WORK_LEAVES, /* ref = inputs, then the partials: one per started leaf of these records */
     WORK_MERGE,  /* ref = fold so far or NONE, n_records partials, new fold (a different place) */
     WORK_FINISH, /* ref = fold, then outputs; n_records = 1 */
+    WORK_TABLE,  /* n_records rows, each a MAP; ref[0] = the segment of all arrays, offset 0 */
 };
 
 struct work_entry {
@@ -66,6 +67,22 @@ struct work_entry {
     uint16_t flags;        /* set of WORK_... below */
 };
 _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line");
+
+/*
+ * A row of a WORK_TABLE, in a place of its own beside the entry: small pushes of one job, which
+ * cost everybody less together than the work itself costs one by one.  They have one result, whose
+ * sizes and times are those of all rows.
+ */
+#define WORK_ROWS  32u /* of one entry, at most: the longer one is, the less the others save */
+#define WORK_ALIGN 64u /* where arrays of a row begin is in these units */
+
+struct work_row {
+    uint32_t n_records;
+    uint32_t in[LIMIT_IN]; /* as many as the op has */
+    uint32_t out[LIMIT_OUT];
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct work_row) == 32, "two rows are one cache line");
 
 #define WORK_TIMED 1u /* measure its stages, whatever that costs */
 #define WORK_AWAKE 2u /* do not sleep for the next WORK_AWAKE_NS: more of its kind is likely */

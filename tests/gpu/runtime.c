@@ -137,6 +137,8 @@ static void run_kernel(const struct CUkern_st *kernel, struct op_launch *launch)
     case WORK_FINISH:
         code->finish(launch->params, chunks->in[0], chunks->out);
         break;
+    case WORK_TABLE:
+        CHECK_FAIL("there is no kernel for tables");
     }
     if (launch->ended != NULL) {
         CHECK_EQ(*launch->n_ended, 0);

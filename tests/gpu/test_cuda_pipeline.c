@@ -197,7 +197,7 @@ static void test_large(void)
 
 static void test_shared_launches(void)
 {
-    struct device_work works[CUDA_TABLE + 8];
+    struct device_work works[CUDA_WORKS + 8];
 
     pipeline_set_up();
     for (uint32_t i = 0; i < ARRAY_SIZE(works); i++) {
@@ -205,15 +205,15 @@ static void test_shared_launches(void)
     }
     pipeline_run(works, ARRAY_SIZE(works));
     CHECK_EQ(runtime.n_calls, 2);
-    pipeline_check_launch(0, &op_copy, CUDA_TABLE, true);
+    pipeline_check_launch(0, &op_copy, CUDA_WORKS, true);
     pipeline_check_launch(1, &op_copy, 8, true);
 }
 
 /* In order of issue within a launch, some at a time. */
 static void test_order(void)
 {
-    struct device_work works[CUDA_TABLE];
-    struct device_completion completions[CUDA_TABLE];
+    struct device_work works[CUDA_WORKS];
+    struct device_completion completions[CUDA_WORKS];
 
     pipeline_set_up();
     for (uint32_t i = 0; i < ARRAY_SIZE(works); i++) {

@@ -23,12 +23,13 @@
 
 enum { MIB = 1 << 20, SIZE = 4096, N_BULK = 64 };
 
-/* proto/queue.c: lines, then the work queues, each a line, its entries, results and errors. */
+/* proto/queue.c: lines, then the work queues, each a line, its entries, results, errors and rows.
+ */
 enum {
     LINE = 64,
     RESULTS = LINE + WORK_ENTRIES * sizeof(struct work_entry),
     WORK = LINE + WORK_ENTRIES * (sizeof(struct work_entry) + sizeof(struct work_result) +
-                                  sizeof(struct work_error)),
+                                  sizeof(struct work_error) + WORK_ROWS * sizeof(struct work_row)),
     DONE_TAIL = 3 * LINE + PRIORITY_COUNT * WORK,
     DONE = DONE_TAIL + 2 * LINE,
 };

@@ -121,6 +121,36 @@ static void test_an_entry_there_and_back(void)
 }
 
 /* A place is taken until its own entry is released, however many others are free. */
+/* Each entry has rows of its own, as many as it was given; also where indices wrap. */
+static void test_rows(void)
+{
+    static struct work_row rows[WORK_ENTRIES][WORK_ROWS];
+    struct queue *front, *worker;
+    struct work_entry taken[BATCH];
+    uint32_t indices[BATCH], n_seen = 0;
+    int n;
+
+    make_pair(UINT32_MAX - 3, &front, &worker);
+    random_bytes(rows, sizeof(rows));
+    for (uint32_t i = 0; i < WORK_ENTRIES; i++) {
+        const struct work_entry entry = {.n_records = 1 + (uint32_t)random_below(WORK_ROWS)};
+        uint32_t index;
+
+        CHECK_EQ(queue_work_put(front, PRIORITY_NORMAL, &entry, &index), 0);
+        queue_rows_put(front, PRIORITY_NORMAL, index, rows[i], entry.n_records);
+    }
+    queue_work_publish(front, PRIORITY_NORMAL);
+    while ((n = queue_work_take(worker, PRIORITY_NORMAL, taken, indices, BATCH)) > 0) {
+        for (int i = 0; i < n; i++, n_seen++) {
+            struct work_row read[WORK_ROWS];
+
+            queue_rows_read(worker, PRIORITY_NORMAL, indices[i], read, taken[i].n_records);
+            CHECK_MEM(read, rows[n_seen], taken[i].n_records * sizeof(*read));
+        }
+    }
+    CHECK_EQ(n_seen, WORK_ENTRIES);
+}
+
 static void test_places_are_reused_in_order(void)
 {
     struct queue *front, *worker;
@@ -463,8 +493,9 @@ static void test_a_hostile_worker(void)
 /* A tail beyond what the done queue holds is nonsense, whatever the entries say. */
 static void test_a_done_tail_out_of_reach(void)
 {
-    /* Three lines, then the work queues, each a line, its entries, its results and its errors. */
-    const size_t done_tail = 3 * 64 + PRIORITY_COUNT * (64 + WORK_ENTRIES * (128 + 192));
+    /* Three lines, then the work queues, each a line, its entries, results, errors and rows. */
+    const size_t done_tail =
+        3 * 64 + PRIORITY_COUNT * (64 + WORK_ENTRIES * (128 + 192 + WORK_ROWS * 32));
     struct queue *front, *worker;
     struct done_entry done[BATCH];
     struct stat stat;
@@ -512,7 +543,8 @@ static void test_a_broken_front_end(void)
     shm_unmap(base, (size_t)stat.st_size);
 }
 
-CHECK_MAIN(CHECK_TEST(test_an_entry_there_and_back), CHECK_TEST(test_places_are_reused_in_order),
+CHECK_MAIN(CHECK_TEST(test_an_entry_there_and_back), CHECK_TEST(test_rows),
+           CHECK_TEST(test_places_are_reused_in_order),
            CHECK_TEST(test_a_reused_place_forgets_its_result), CHECK_TEST(test_errors),
            CHECK_TEST(test_indices_wrap), CHECK_TEST(test_full_across_the_wrap),
            CHECK_TEST(test_sleep_and_ring), CHECK_TEST(test_impossible_announcements),

@@ -258,9 +258,16 @@ void front_set_job(struct front *front, uint32_t slot, uint32_t op, const void *
 
 uint32_t front_submit(struct front *front, enum priority priority, struct work_entry entry)
 {
+    return front_submit_table(front, priority, entry, NULL, 0);
+}
+
+uint32_t front_submit_table(struct front *front, enum priority priority, struct work_entry entry,
+                            const struct work_row *rows, uint32_t n)
+{
     uint32_t index = 0;
 
     CHECK_EQ(queue_work_put(front->queue, priority, &entry, &index), 0);
+    queue_rows_put(front->queue, priority, index, rows, n);
     if (queue_work_publish(front->queue, priority)) {
         channel_ring(front->doorbell_fd);
     }

@@ -85,6 +85,9 @@ void front_set_job(struct front *front, uint32_t slot, uint32_t op, const void *
 
 /* Place and publish one entry; returns its index. */
 uint32_t front_submit(struct front *front, enum priority priority, struct work_entry entry);
+/* Likewise with n rows. */
+uint32_t front_submit_table(struct front *front, enum priority priority, struct work_entry entry,
+                            const struct work_row *rows, uint32_t n);
 /* Wait for n more answers, check that their times are in order, and release their places. */
 void front_await(struct front *front, struct front_answer *ret_answers, uint32_t n);
 /* Submit one entry and wait for its answer, the only one outstanding. */

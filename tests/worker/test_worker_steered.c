@@ -246,7 +246,7 @@ static const struct bad_entry {
      {.job_slot = UINT32_MAX, .n_records = 1},
      "no job slot 4294967295"},
     {"no such op", STATUS_INTERNAL, {.job_slot = SLOT_NO_OP, .n_records = 1}, "no op 6"},
-    {"no such kind", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = 4}, "no kind 4"},
+    {"no such kind", STATUS_INTERNAL, {.job_slot = 1, .n_records = 1, .kind = 5}, "no kind 5"},
     {"kind far off",
      STATUS_INTERNAL,
      {.job_slot = 1, .n_records = 1, .kind = UINT16_MAX},
