@@ -358,7 +358,8 @@ struct push *job_free_push(const struct job *job)
 
 void job_accept(struct job *job, struct push *push)
 {
-    push->seq = job->n_pushed++;
+    push->seq = job->n_pushed;
+    job->n_pushed += push->n_rows;
     push_lists_move(&job->lists, push, PUSH_ACCEPTED);
     push->n_released = 0;
     push->n_chunks = 0;
@@ -377,7 +378,7 @@ void job_accept(struct job *job, struct push *push)
     push->in_ns = 0;
     push->compute_ns = 0;
     push->out_ns = 0;
-    job->server->stats.pushes_total++;
+    job->server->stats.pushes_total += push->n_rows;
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */
@@ -498,6 +499,7 @@ static void describe_stop(const struct job *job, const struct push *push,
  */
 static bool try_answer(struct job *job, struct push *push)
 {
+    uint32_t n_rows = push->n_rows;
     bool is_stopped = push->seq >= job->stop_seq || push->is_late;
     struct failure failure;
 
@@ -517,7 +519,7 @@ static bool try_answer(struct job *job, struct push *push)
         describe_stop(job, push, &failure);
         job_answer_push(job, push, &failure);
     }
-    job->n_done++;
+    job->n_done += n_rows;
     return true;
 }
 
@@ -549,6 +551,7 @@ static void answer_refused(struct job *job)
     job->refused = (struct push){
         .job = job,
         .state = PUSH_FILLING,
+        .n_rows = 1,
         .seq = job->n_pushed++,
         .ran_as = job->flow.priority,
     };

@@ -219,13 +219,16 @@ struct ring_link;
  */
 int job_make_ring_window(struct job *job, const struct msg_options *options, uint32_t window,
                          uint64_t *ret_pool_size);
-/* A copy of what a client wrote into its ring: accept it as a push, and settle the job. */
+/*
+ * A copy of what a client wrote into its ring: accept it as a push, or as one more row of the push
+ * before it, and settle the job.
+ */
 int job_take_desc(struct ring_link *link, const struct ring_desc *desc,
                   struct failure *ret_failure);
 /* A job.push whose data are Refs: accept it.  The caller has checked seq and the number of inputs,
  * and settles the job. */
 int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure);
-/* Answer a push that came as a descriptor. */
+/* Answer a push that came as a descriptor, or several. */
 void job_complete_push(struct job *job, const struct push *push, struct ring_link *link,
                        const struct failure *failure);
 /* The ring is of no use: fail all jobs that have pushes in it, and those with this failure. */

@@ -194,15 +194,26 @@ out_of_memory: /* an answer cannot be left out: the connection ends instead */
     session_break(job->session, "out of memory for an answer");
 }
 
+/* All that it stands for. */
+static void free_rows(struct job *job, struct push *push)
+{
+    while (push != NULL) {
+        struct push *next = push->next_row;
+
+        push_lists_move(&job->lists, push, PUSH_FREE);
+        push = next;
+    }
+}
+
 void job_answer_push(struct job *job, struct push *push, const struct failure *failure)
 {
     struct ring_link *ring = STEAL(push->ring);
 
     job->n_timed -= push->deadline_at_ns != 0;
-    job->server->stats.errors_total += failure != NULL;
+    job->server->stats.errors_total += failure != NULL ? push->n_rows : 0;
     if (ring != NULL && push->is_described) {
         job_complete_push(job, push, ring, failure);
-        push_lists_move(&job->lists, push, PUSH_FREE);
+        free_rows(job, push);
     } else if (job->session == NULL) {
         push_lists_move(&job->lists, push, PUSH_FREE);
     } else {

@@ -16,6 +16,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
+
+_Static_assert(WORK_ALIGN == RING_ALIGN, "what a descriptor says of its places is a row");
+
+/* A table takes no longer than this, as far as is known: a GPU's launch costs a fifth of it, and a
+ * CPU's other threads do not wait long for something to do.  Not tuned. */
+#define TABLE_NS 100e3
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -297,10 +304,71 @@ static bool keeps_awake(const struct ring_link *link, const struct job *job)
     return keeps;
 }
 
+/*
+ * Records of a table, at most; 0: this job's pushes are in none.  It is no more for a device than a
+ * small push is, nor for a computing thread, which has all of it.
+ */
+static uint64_t most_in_table(const struct job *job)
+{
+    const struct prepared *prepared = job->prepared;
+    const struct push_shape *shape = &prepared->shape;
+    double most_ns = TABLE_NS / MAX(prepared->rate.record_ns, 1e-3);
+    uint32_t size = 0;
+
+    if (shape->leaf != 0 || shape->varying != 0 || !prepared->rate.is_known) {
+        return 0;
+    }
+    for (uint32_t array = 0; array < shape->n_arrays; array++) {
+        size += shape->record_size[array];
+    }
+    return MIN(SCHEDULER_SMALL / size, (uint64_t)most_ns);
+}
+
+static struct work_row row_of(const struct ring_desc *desc)
+{
+    struct work_row row = {.n_records = desc->n_records};
+
+    memcpy(row.in, desc->in, sizeof(row.in));
+    memcpy(row.out, desc->out, sizeof(row.out));
+    return row;
+}
+
+/* May it be a row? */
+static bool fits_tables(const struct push *push)
+{
+    return push->n_records > 0 && push->tail_size == 0 && push->deadline_at_ns == 0;
+}
+
+/* The push before this one, if they are one table from now on: no device has any of it yet. */
+static struct push *find_table(const struct job *job, const struct push *push,
+                               const struct ring_link *link)
+{
+    struct push *last = job->lists.last;
+
+    return last != NULL && last->n_released == 0 && last->n_rows < WORK_ROWS &&
+                   last->ring == link && last->is_described && last->seq < job->stop_seq &&
+                   fits_tables(last) && fits_tables(push) &&
+                   last->n_records + push->n_records <= most_in_table(job)
+               ? last
+               : NULL;
+}
+
+static void add_row(struct job *job, struct push *table, struct push *push)
+{
+    push_lists_move(&job->lists, push, PUSH_FILLING);
+    push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
+    table->last_row->next_row = push;
+    table->last_row = push;
+    table->n_rows++;
+    table->n_records += push->n_records;
+    job->n_pushed++;
+    job->server->stats.pushes_total++;
+}
+
 int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct failure *ret_failure)
 {
     struct described described;
-    struct push *push;
+    struct push *push, *table;
     struct job *job = NULL;
     int r = find_job(link, desc->job, &job, ret_failure);
 
@@ -320,11 +388,21 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     push->is_described = true;
     push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
-    accept_push(job, push, link);
+    push->row = row_of(desc);
+    table = find_table(job, push, link);
+    if (table != NULL) {
+        add_row(job, table, push);
+    } else {
+        accept_push(job, push, link);
+    }
     if ((desc->flags & RING_LAST) != 0) {
         job_close(job);
     }
-    job_settle_push(job, push);
+    if (table != NULL) {
+        job_queue(job); /* nothing can have been answered */
+    } else {
+        job_settle_push(job, push);
+    }
     return 0;
 }
 
@@ -432,35 +510,50 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+/* What a descriptor's answer says of its records, and how many of them are done. */
+static void complete_records(const struct job *job, uint64_t n_records,
+                             struct ring_completion *completion)
+{
+    const struct push_shape *shape = &job->prepared->shape;
+
+    completion->n_records = (uint32_t)n_records;
+    for (uint32_t array = shape->n_in; array < n_ring_arrays(job); array++) {
+        completion->out_size[array - shape->n_in] =
+            (uint32_t)push_array_size(shape, array, n_records);
+    }
+}
+
+/* A table's rows have equal shares of its time. */
+static void complete_timing(const struct push *table, const struct push *row,
+                            struct ring_completion *completion)
+{
+    completion->has_timing = true;
+    completion->queue_ns = push_queue_ns(table->start_ns, row->accepted_ns);
+    completion->in_ns = table->in_ns / table->n_rows;
+    completion->compute_ns = table->compute_ns / table->n_rows;
+    completion->out_ns = table->out_ns / table->n_rows;
+}
+
 void job_complete_push(struct job *job, const struct push *push, struct ring_link *link,
                        const struct failure *failure)
 {
-    const struct push_shape *shape = &job->prepared->shape;
-    uint64_t n_records = failure == NULL ? push->n_records : push_n_done(push, shape);
+    uint64_t n_done = failure == NULL ? push->n_records : push_n_done(push, &job->prepared->shape);
     struct ring_completion completion = {
-        .tag = push->tag,
         .job = (uint32_t)job->id,
         .status = (uint16_t)(failure != NULL ? failure->status : STATUS_OK),
-        .n_records = (uint32_t)n_records,
         .devices = push->devices,
         .priority = (uint8_t)push->ran_as,
-        .has_timing = job->prepared->wants_timing,
     };
 
-    for (uint32_t array = shape->n_in; array < n_ring_arrays(job); array++) {
-        completion.out_size[array - shape->n_in] =
-            (uint32_t)push_array_size(shape, array, n_records);
+    for (const struct push *row = push; row != NULL; row = row->next_row) {
+        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->row.n_records : n_done,
+                         &completion);
+        completion.tag = row->tag;
+        if (job->prepared->wants_timing) {
+            complete_timing(push, row, &completion);
+        }
+        ring_link_complete(link, &completion);
     }
-    if (job->prepared->wants_timing) {
-        struct msg_timing timing;
-
-        push_timing(push, &timing);
-        completion.queue_ns = timing.queue_ns;
-        completion.in_ns = timing.in_ns;
-        completion.compute_ns = timing.compute_ns;
-        completion.out_ns = timing.out_ns;
-    }
-    ring_link_complete(link, &completion);
 }
 
 /* Note it with each of the job's pushes that lie there; are there any? */

@@ -2,7 +2,7 @@
  * Job work: what a job has for the device next, as work entries, and what comes back.
  *
  * In order of preference: a MERGE or FINISH (they free a push), then the next chunk of the oldest
- * push.  A chunk lies within one piece, and starts a leaf for a reduce op.
+ * push.  A chunk lies within one piece, and starts a leaf for a reduce op; a table is one chunk.
  *
  * What is after other work and may follow it goes to the same worker as the same priority, or else
  * nowhere for now: it is as well to wait for the other's answer.
@@ -119,6 +119,9 @@ static uint64_t next_chunk_records(const struct job *job, const struct push *pus
     const struct prepared *prepared = job->prepared;
     uint64_t left = push->n_records - push->n_released, n;
 
+    if (push->n_rows > 1) {
+        return left;
+    }
     left = MIN(left, push->piece_records - push->n_released % push->piece_records);
     if (left <= prepared->chunk_least) {
         return left;
@@ -195,7 +198,7 @@ static bool is_alone(const struct job *job, const struct push *push, uint64_t n)
 
 /* Hand an entry to the device's worker; the chunk is freed if it takes none. */
 static int submit(struct job *job, const struct scheduler_place *place, struct work_entry *entry,
-                  struct push *push)
+                  const struct work_row *rows, struct push *push)
 {
     struct device *device = &job->server->devices.all[place->device];
     const struct chunk *other = job_is_held(job) ? followed(job) : NULL;
@@ -208,16 +211,16 @@ static int submit(struct job *job, const struct scheduler_place *place, struct w
         .job = job,
         .push = push,
         .kind = entry->kind,
-        .n_records = entry->n_records,
+        .n_records = rows != NULL ? (uint32_t)push->n_records : entry->n_records,
         .is_following = other != NULL,
     };
     entry->job_slot = job->prepared->slot;
-    int r = worker_link_submit(device->link, place->priority, entry, chunk, other);
+    int r = worker_link_submit(device->link, place->priority, entry, rows, chunk, other);
     if (r < 0) {
         free(chunk);
         return -EAGAIN;
     }
-    if (push != NULL && is_alone(job, push, entry->n_records)) {
+    if (push != NULL && is_alone(job, push, chunk->n_records)) {
         worker_link_publish(device->link); /* the books can wait */
     }
     device->n_following += chunk->is_following;
@@ -233,6 +236,39 @@ static int submit(struct job *job, const struct scheduler_place *place, struct w
     return 0;
 }
 
+static void note_issued(struct job *job, const struct scheduler_place *place, struct push *push,
+                        uint64_t n_records)
+{
+    push->n_released += n_records;
+    if (push->is_described) {
+        ring_link_let_hear(push->ring, job->server->devices.all[place->device].link);
+    }
+}
+
+static uint16_t flags_of(const struct job *job, const struct push *push)
+{
+    return (uint16_t)((job->prepared->wants_timing ? WORK_TIMED : 0) |
+                      (push->keeps_awake ? WORK_AWAKE : 0));
+}
+
+static int issue_table(struct job *job, const struct scheduler_place *place, struct push *push)
+{
+    struct work_row rows[WORK_ROWS];
+    struct work_entry entry = {.kind = WORK_TABLE,
+                               .flags = flags_of(job, push),
+                               .ref = {WORK_REF(push->ring->segment, 0)}};
+
+    for (const struct push *row = push; row != NULL; row = row->next_row) {
+        rows[entry.n_records++] = row->row;
+    }
+    uint64_t n = set_next_records(job, push);
+    int r = submit(job, place, &entry, rows, push);
+    if (r == 0) {
+        note_issued(job, place, push, n);
+    }
+    return r;
+}
+
 static int issue_records(struct job *job, const struct scheduler_place *place, struct push *push)
 {
     const struct push_shape *shape = &job->prepared->shape;
@@ -242,8 +278,7 @@ static int issue_records(struct job *job, const struct scheduler_place *place, s
     struct work_entry entry = {
         .n_records = (uint32_t)n,
         .kind = shape->leaf != 0 ? WORK_LEAVES : WORK_MAP,
-        .flags =
-            (job->prepared->wants_timing ? WORK_TIMED : 0) | (push->keeps_awake ? WORK_AWAKE : 0),
+        .flags = flags_of(job, push),
     };
 
     for (uint32_t array = 0; array < shape->n_arrays; array++) {
@@ -256,12 +291,9 @@ static int issue_records(struct job *job, const struct scheduler_place *place, s
     if (shape->varying != 0) {
         entry.varying_size = push->varying_size;
     }
-    int r = submit(job, place, &entry, push);
+    int r = submit(job, place, &entry, NULL, push);
     if (r == 0) {
-        push->n_released += n;
-        if (push->is_described) {
-            ring_link_let_hear(push->ring, job->server->devices.all[place->device].link);
-        }
+        note_issued(job, place, push, n);
     }
     return r;
 }
@@ -277,7 +309,7 @@ static int issue_merge(struct job *job, const struct scheduler_place *place, str
                 ref_of(push_block(push, shape, push->n_merged, shape->n_in), 0),
                 fold_ref(job, 1 - job->fold_at)},
     };
-    int r = submit(job, place, &entry, push);
+    int r = submit(job, place, &entry, NULL, push);
 
     job->is_merging = r == 0;
     return r;
@@ -290,7 +322,7 @@ static int issue_empty_fold(struct job *job, const struct scheduler_place *place
         .kind = WORK_MERGE,
         .ref = {WORK_REF_NONE, fold_ref(job, job->fold_at), fold_ref(job, 1 - job->fold_at)},
     };
-    int r = submit(job, place, &entry, NULL);
+    int r = submit(job, place, &entry, NULL, NULL);
 
     job->is_merging = r == 0;
     return r;
@@ -307,7 +339,7 @@ static int issue_finish(struct job *job, const struct scheduler_place *place)
     for (uint32_t i = 0; i < job->prepared->op->n_out; i++) {
         entry.ref[1 + i] = ref_of(&job->out[i], 0);
     }
-    int r = submit(job, place, &entry, NULL);
+    int r = submit(job, place, &entry, NULL, NULL);
     job->is_merging = r == 0;
     return r;
 }
@@ -328,7 +360,8 @@ int job_issue(struct job *job, const struct scheduler_place *place)
     } else if (may_fold && wants_finish(job)) {
         r = issue_finish(job, place);
     } else {
-        r = issue_records(job, place, next_push(job));
+        push = next_push(job);
+        r = push->n_rows > 1 ? issue_table(job, place, push) : issue_records(job, place, push);
     }
     if (r == 0) {
         job_queue(job);
@@ -419,8 +452,9 @@ static bool is_whole(const struct chunk *chunk, const struct work_result *result
                      struct failure *ret_failure)
 {
     const struct prepared *prepared = chunk->job->prepared;
+    bool is_map = chunk->kind == WORK_MAP || chunk->kind == WORK_TABLE;
 
-    for (uint32_t i = 0; chunk->kind == WORK_MAP && i < prepared->op->n_out; i++) {
+    for (uint32_t i = 0; is_map && i < prepared->op->n_out; i++) {
         uint64_t size =
             push_array_size(&prepared->shape, prepared->shape.n_in + i, chunk->n_records);
 

@@ -153,16 +153,19 @@ void push_pad(const struct push *push, const struct push_shape *shape, uint64_t 
     memset(push_block(push, shape, last, 0)->base + (size - before), 0, whole - (size - before));
 }
 
+uint64_t push_queue_ns(uint64_t start_ns, uint64_t accepted_ns)
+{
+    return start_ns - MIN(start_ns, accepted_ns);
+}
+
 void push_timing(const struct push *push, struct msg_timing *ret_timing)
 {
     *ret_timing = (struct msg_timing){
         .in_ns = push->in_ns,
         .compute_ns = push->compute_ns,
         .out_ns = push->out_ns,
+        .queue_ns = push_queue_ns(push->start_ns, push->accepted_ns),
     };
-    if (push->start_ns != 0) {
-        ret_timing->queue_ns = push->start_ns - MIN(push->start_ns, push->accepted_ns);
-    }
 }
 
 /* What a failed chunk wrote is nothing to count on, and one that was lost may be any. */

@@ -14,6 +14,8 @@
  * has as much room as its push may have of it, and what has one is never cut.
  *
  * A push that lies in a ring is one piece, whose blocks say where, without an address or a lease.
+ * Several descriptors may be one push, a *table*, as long as no device has any of it: each is a
+ * push of the window, a row, of which the first stands for all of them.  The others are in no list.
  *
  * Thread: the front end's loop.
  */
@@ -22,6 +24,7 @@
 #include "daemon/pool.h"
 #include "proto/message.h"
 #include "proto/reader.h"
+#include "proto/worker_abi.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,6 +63,10 @@ struct push {
     bool is_described;     /* it came as a descriptor, so its answer goes to its ring ... */
     bool keeps_awake;      /* who works on it does not sleep for a while: see awake.h */
 
+    uint32_t n_rows;        /* descriptors that it stands for: 1, but for a table */
+    struct push *next_row;  /* of the same table, or NULL */
+    struct push *last_row;  /* of the table that it stands for */
+    struct work_row row;    /* what it adds to a table */
     uint64_t tag;           /* ... with this */
     struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool */
     struct block *blocks;   /* [piece * n_arrays + array] */
@@ -109,7 +116,8 @@ void push_sink(const struct push *push, const struct push_shape *shape, uint32_t
 /* Zero the rest of the last record of input 0, of which `size` bytes were received. */
 void push_pad(const struct push *push, const struct push_shape *shape, uint64_t size);
 
-/* Records that are done, from the first on, now that it is answered with an error. */
+/* Records that are done, from the first on (of a table all or none), now that it is answered with
+ * an error. */
 uint64_t push_n_done(const struct push *push, const struct push_shape *shape);
 
 /* Why it failed, the first time; without memory for that it is answered as those behind it. */
@@ -120,6 +128,8 @@ uint64_t push_piece_records(const struct push *push, uint32_t piece);
 const struct block *push_block(const struct push *push, const struct push_shape *shape,
                                uint32_t piece, uint32_t array);
 
+/* How long what was accepted then waited for its first chunk to begin; 0: none has. */
+uint64_t push_queue_ns(uint64_t start_ns, uint64_t accepted_ns);
 /* Where its time went, when it is done. */
 void push_timing(const struct push *push, struct msg_timing *ret_timing);
 

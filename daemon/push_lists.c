@@ -41,6 +41,9 @@ static void remove_accepted(struct push_lists *lists, struct push *push)
 void push_lists_add(struct push_lists *lists, struct push *push)
 {
     push->state = PUSH_FREE;
+    push->n_rows = 1;
+    push->next_row = NULL;
+    push->last_row = push;
     push->next = lists->free;
     lists->free = push;
 }

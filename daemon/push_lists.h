@@ -6,7 +6,8 @@
  *     to_release   the first of these that may have records for a device: those before it have
  *                  none left, or are late.  NULL: none has.
  *
- * FILLING and ANSWERED pushes are in no list; who fills or answers them knows them.
+ * FILLING and ANSWERED pushes are in no list; who fills or answers them knows them.  Nor are the
+ * rows of a table but for the first, which leads to them.
  *
  * Thread: the front end's loop.
  */

@@ -399,7 +399,8 @@ static int find_chunk(const struct worker *worker, enum priority priority, const
 }
 
 int worker_link_submit(struct worker_link *link, enum priority priority,
-                       const struct work_entry *entry, void *chunk, const void *after)
+                       const struct work_entry *entry, const struct work_row *rows, void *chunk,
+                       const void *after)
 {
     struct worker *worker = link->current;
     struct work_entry placed = *entry;
@@ -418,6 +419,9 @@ int worker_link_submit(struct worker_link *link, enum priority priority,
     }
     if (r < 0) {
         return r;
+    }
+    if (entry->kind == WORK_TABLE) {
+        queue_rows_put(worker->queue, priority, index, rows, entry->n_records);
     }
     worker->chunks[priority][index % WORK_ENTRIES] = chunk;
     worker->has_unpublished[priority] = true;

@@ -79,12 +79,13 @@ bool worker_link_is_ready(const struct worker_link *link);
 const struct worker_caps *worker_link_caps(const struct worker_link *link);
 
 /*
- * Hand over a chunk.  It becomes visible at worker_link_publish().  after: a chunk that this worker
- * has of this priority, which is to end before it begins; NULL: none.  0, or -EAGAIN when the
- * worker is not ready, has no such chunk, or its queue has no place.
+ * Hand over a chunk, with the rows of a table.  It becomes visible at worker_link_publish(). after:
+ * a chunk that this worker has of this priority, which is to end before it begins; NULL: none.  0,
+ * or -EAGAIN when the worker is not ready, has no such chunk, or its queue has no place.
  */
 int worker_link_submit(struct worker_link *link, enum priority priority,
-                       const struct work_entry *entry, void *chunk, const void *after);
+                       const struct work_entry *entry, const struct work_row *rows, void *chunk,
+                       const void *after);
 void worker_link_publish(struct worker_link *link);
 
 /*

@@ -16,6 +16,7 @@
 struct place {
     struct place *next;
     struct work_entry entry;
+    struct work_row rows[WORK_ROWS];
     void *chunk;
 };
 
@@ -142,7 +143,8 @@ const struct worker_caps *worker_link_caps(const struct worker_link *link)
 }
 
 int worker_link_submit(struct worker_link *link, enum priority priority,
-                       const struct work_entry *entry, void *chunk, const void *after)
+                       const struct work_entry *entry, const struct work_row *rows, void *chunk,
+                       const void *after)
 {
     struct place *place;
 
@@ -152,6 +154,9 @@ int worker_link_submit(struct worker_link *link, enum priority priority,
     }
     place = malloc(sizeof(*place));
     *place = (struct place){.entry = *entry, .chunk = chunk};
+    if (entry->kind == WORK_TABLE) {
+        memcpy(place->rows, rows, entry->n_records * sizeof(*rows));
+    }
     *link->end = place;
     link->end = &place->next;
     link->n++;
@@ -217,6 +222,16 @@ static void do_one(struct worker_link *link)
     } else if (entry->kind == WORK_MAP) {
         result.out_size[0] = entry->n_records * FAKE_RECORD;
         memcpy(at(link, entry->ref[1]), at(link, entry->ref[0]), result.out_size[0]);
+    } else if (entry->kind == WORK_TABLE) {
+        uint8_t *base = at(link, entry->ref[0]);
+
+        for (uint32_t i = 0; i < entry->n_records; i++) {
+            const struct work_row *row = &place->rows[i];
+
+            memcpy(base + (size_t)row->out[0] * WORK_ALIGN, base + (size_t)row->in[0] * WORK_ALIGN,
+                   (size_t)row->n_records * FAKE_RECORD);
+            result.out_size[0] += row->n_records * FAKE_RECORD;
+        }
     } else if (entry->kind == WORK_FINISH) {
         result.out_size[0] = FAKE_RECORD;
         memset(at(link, entry->ref[1]), 0, FAKE_RECORD);
