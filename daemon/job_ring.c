@@ -16,7 +16,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 
 _Static_assert(WORK_ALIGN == RING_ALIGN, "what a descriptor says of its places is a row");
 
@@ -47,12 +46,12 @@ static int make_push(struct job *job, struct push *push)
     push_lists_add(&job->lists, push);
     push->n_pieces = 1;
     push->piece_records = job->max_records;
+    if (shape->leaf == 0) {
+        return 0;
+    }
     push->blocks = calloc(shape->n_arrays, sizeof(*push->blocks));
     if (push->blocks == NULL) {
         return -ENOMEM;
-    }
-    if (shape->leaf == 0) {
-        return 0;
     }
     return pool_lease(job->server->pool, push_array_size(shape, shape->n_in, job->max_records),
                       &push->blocks[shape->n_in]);
@@ -96,7 +95,9 @@ struct described {
     uint64_t deadline_at_ns;
     uint32_t varying_size;
     uint32_t tail_size;
-    uint64_t offset[PUSH_ARRAYS]; /* of the inputs and, but for a reduce op, the outputs */
+    /* Of the inputs and, but for a reduce op, the outputs. */
+    uint64_t offset[PUSH_ARRAYS];
+    uint64_t size[PUSH_ARRAYS]; /* measure() sets them */
 };
 
 static uint32_t n_ring_arrays(const struct job *job)
@@ -115,12 +116,17 @@ static const char *array_name(const struct job *job, uint32_t array, const char 
                     : job->prepared->op->out[array - job->prepared->shape.n_in].name;
 }
 
-static uint64_t described_size(const struct job *job, const struct described *push, uint32_t array)
+/* Its counts have been checked. */
+static void measure(const struct job *job, struct described *push)
 {
-    if (job->prepared->shape.varying != 0 && array == job->prepared->shape.varying) {
-        return push->varying_size;
+    const struct push_shape *shape = &job->prepared->shape;
+
+    for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
+        push->size[array] = push->n_records * shape->record_size[array];
     }
-    return push_array_size(&job->prepared->shape, array, push->n_records);
+    if (shape->varying != 0) {
+        push->size[shape->varying] = push->varying_size;
+    }
 }
 
 static int check_counts(const struct job *job, const struct described *push,
@@ -159,10 +165,11 @@ static int check_bounds(const struct job *job, const struct described *push,
                         struct failure *ret_failure)
 {
     for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
-        uint64_t size = described_size(job, push, array);
-        const char *kind, *name = array_name(job, array, &kind);
+        uint64_t size = push->size[array];
 
         if (size > push->link->size || push->offset[array] > push->link->size - size) {
+            const char *kind, *name = array_name(job, array, &kind);
+
             return fail(ret_failure, STATUS_RANGE, name,
                         "%s %s: %llu bytes at %llu are outside the ring's %llu", kind, name,
                         (unsigned long long)size, (unsigned long long)push->offset[array],
@@ -178,13 +185,11 @@ static int check_overlap(const struct job *job, const struct described *push,
                          struct failure *ret_failure)
 {
     for (uint32_t out = job->prepared->shape.n_in; out < n_ring_arrays(job); out++) {
-        uint64_t out_size = described_size(job, push, out);
-
         for (uint32_t other = 0; other < out; other++) {
-            const char *kind, *name = array_name(job, other, &kind);
+            if (push->offset[out] < push->offset[other] + push->size[other] &&
+                push->offset[other] < push->offset[out] + push->size[out]) {
+                const char *kind, *name = array_name(job, other, &kind);
 
-            if (push->offset[out] < push->offset[other] + described_size(job, push, other) &&
-                push->offset[other] < push->offset[out] + out_size) {
                 return fail(ret_failure, STATUS_RANGE, name,
                             "output %s lies over %s %s: each needs its own place",
                             job->prepared->op->out[out - job->prepared->shape.n_in].name, kind,
@@ -196,12 +201,13 @@ static int check_overlap(const struct job *job, const struct described *push,
 }
 
 /* Check it and borrow its places; *ret_push has no number yet. */
-static int describe(struct job *job, const struct described *described, struct push **ret_push,
+static int describe(struct job *job, struct described *described, struct push **ret_push,
                     struct failure *ret_failure)
 {
     int r = check_counts(job, described, ret_failure);
 
     if (r == 0) {
+        measure(job, described);
         r = check_bounds(job, described, ret_failure);
     }
     if (r == 0) {
@@ -220,11 +226,10 @@ static int describe(struct job *job, const struct described *described, struct p
     }
     push->deadline_at_ns = described->deadline_at_ns;
     for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
-        push->blocks[array] = (struct block){
-            .segment = described->link->segment,
-            .offset = (uint32_t)described->offset[array],
-        };
+        *push_place(push, &job->prepared->shape, array) =
+            (uint32_t)(described->offset[array] / RING_ALIGN);
     }
+    push->row.n_records = (uint32_t)described->n_records;
     push->n_records = described->n_records;
     push->varying_size = described->varying_size;
     push->tail_size = described->tail_size;
@@ -324,15 +329,6 @@ static uint64_t most_in_table(const struct job *job)
     return MIN(SCHEDULER_SMALL / size, (uint64_t)most_ns);
 }
 
-static struct work_row row_of(const struct ring_desc *desc)
-{
-    struct work_row row = {.n_records = desc->n_records};
-
-    memcpy(row.in, desc->in, sizeof(row.in));
-    memcpy(row.out, desc->out, sizeof(row.out));
-    return row;
-}
-
 /* May it be a row? */
 static bool fits_tables(const struct push *push)
 {
@@ -388,7 +384,6 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     push->is_described = true;
     push->keeps_awake = keeps_awake(link, job);
     push->tag = desc->tag;
-    push->row = row_of(desc);
     table = find_table(job, push, link);
     if (table != NULL) {
         add_row(job, table, push);

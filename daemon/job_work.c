@@ -183,6 +183,17 @@ static work_ref ref_of(const struct block *block, uint64_t offset)
     return WORK_REF(block->segment, block->offset + offset);
 }
 
+/* What begins so many bytes behind the start of an array's piece. */
+static work_ref array_ref(struct push *push, const struct push_shape *shape, uint32_t piece,
+                          uint32_t array, uint64_t offset)
+{
+    if (push->ring != NULL && (shape->leaf == 0 || array < shape->n_in)) {
+        return WORK_REF(push->ring->segment,
+                        (uint64_t)*push_place(push, shape, array) * WORK_ALIGN + offset);
+    }
+    return ref_of(push_block(push, shape, piece, array), offset);
+}
+
 static work_ref fold_ref(const struct job *job, uint32_t place)
 {
     return ref_of(&job->fold, (uint64_t)place * MANIFEST_PARTIAL_SIZE);
@@ -283,7 +294,7 @@ static int issue_records(struct job *job, const struct scheduler_place *place, s
 
     for (uint32_t array = 0; array < shape->n_arrays; array++) {
         entry.ref[array] =
-            ref_of(push_block(push, shape, piece, array), push_array_size(shape, array, first));
+            array_ref(push, shape, piece, array, push_array_size(shape, array, first));
     }
     if (push->n_released + n == push->n_records) {
         entry.tail_size = push->tail_size;

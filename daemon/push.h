@@ -13,7 +13,7 @@
  * reduce op has one array of partials instead of outputs, one per started leaf.  A varying input
  * has as much room as its push may have of it, and what has one is never cut.
  *
- * A push that lies in a ring is one piece, whose blocks say where, without an address or a lease.
+ * A push that lies in a ring is one piece, whose row says where; only partials have a block.
  * Several descriptors may be one push, a *table*, as long as no device has any of it: each is a
  * push of the window, a row, of which the first stands for all of them.  The others are in no list.
  *
@@ -63,12 +63,13 @@ struct push {
     bool is_described;     /* it came as a descriptor, so its answer goes to its ring ... */
     bool keeps_awake;      /* who works on it does not sleep for a while: see awake.h */
 
-    uint32_t n_rows;        /* descriptors that it stands for: 1, but for a table */
-    struct push *next_row;  /* of the same table, or NULL */
-    struct push *last_row;  /* of the table that it stands for */
-    struct work_row row;    /* what it adds to a table */
     uint64_t tag;           /* ... with this */
     struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool */
+    struct work_row row;    /* and where there; of a table, what this descriptor adds to it */
+    struct push *next_row;  /* of the same table, or NULL */
+    struct push *last_row;  /* of the table that it stands for */
+    uint32_t n_rows;        /* descriptors that it stands for: 1, but for a table */
+
     struct block *blocks;   /* [piece * n_arrays + array] */
     uint32_t tail_size;     /* bytes of a short last record, else 0 */
     uint32_t varying_size;  /* bytes of the varying input, if there is one */
@@ -130,6 +131,13 @@ const struct block *push_block(const struct push *push, const struct push_shape 
 
 /* How long what was accepted then waited for its first chunk to begin; 0: none has. */
 uint64_t push_queue_ns(uint64_t start_ns, uint64_t accepted_ns);
+/* Where an array begins that lies in a ring, in units of WORK_ALIGN. */
+static inline uint32_t *push_place(struct push *push, const struct push_shape *shape,
+                                   uint32_t array)
+{
+    return array < shape->n_in ? &push->row.in[array] : &push->row.out[array - shape->n_in];
+}
+
 /* Where its time went, when it is done. */
 void push_timing(const struct push *push, struct msg_timing *ret_timing);
 
