@@ -145,9 +145,14 @@ void flight_on_result(struct flight *flight, const struct msg_answer *answer)
         flight->answer.has_failure = true;
         flight->answer.failure = failure;
     }
+    flight_has_answer(flight);
+}
+
+void flight_has_answer(struct flight *flight)
+{
     flight->has_result = true;
     if (flight->job != NULL) {
-        flight->job->n_credits += answer->credit;
+        flight->job->n_credits += flight->answer.credit;
     }
     land_if_complete(flight);
 }

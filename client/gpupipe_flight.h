@@ -58,5 +58,7 @@ int flight_on_payload(struct flight *flight, const struct guard *guard,
                       struct reader_sink *ret_sink);
 /* Its result has come. */
 void flight_on_result(struct flight *flight, const struct msg_answer *answer);
+/* Likewise, and flight->answer says what, and with a failure why not. */
+void flight_has_answer(struct flight *flight);
 /* What still flies of a lost connection's job ends with this failure. */
 void flight_lose(struct flight *flight, const struct failure *failure);

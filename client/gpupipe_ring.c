@@ -117,19 +117,30 @@ static void fail_as(struct flight *flight, uint16_t status)
     flight_fail(flight, &failure);
 }
 
-static void land(struct flight *flight, const struct ring_completion *completion)
+/* Where it ran: mostly where the one before it did. */
+static void name_devices(struct gpupipe_ring *ring, uint32_t devices, struct msg_done_by *ret)
 {
-    struct msg_answer answer = {
-        .n = completion->n_records,
-        .credit = 1,
-        .by = {.priority = MIN(completion->priority, PRIORITY_COUNT - 1),
-               .path = "ring",
-               .has_timing = completion->has_timing != 0,
-               .timing = {completion->queue_ns, completion->in_ns, completion->compute_ns,
-                          completion->out_ns}},
-    };
+    if (ring->named.backend[0] == '\0' || devices != ring->named_devices) {
+        rings_name_devices(ring->gpupipe, devices, &ring->named);
+        ring->named_devices = devices;
+    }
+    strcpy(ret->backend, ring->named.backend);
+    strcpy(ret->device, ring->named.device);
+}
 
-    rings_name_devices(flight->job->gpupipe, completion->devices, &answer.by);
+static void land(struct gpupipe_ring *ring, struct flight *flight,
+                 const struct ring_completion *completion)
+{
+    struct msg_done_by *by = &flight->answer.by;
+
+    flight->answer.n = completion->n_records;
+    flight->answer.credit = 1;
+    name_devices(ring, completion->devices, by);
+    by->priority = MIN(completion->priority, PRIORITY_COUNT - 1);
+    strcpy(by->path, "ring");
+    by->has_timing = completion->has_timing != 0;
+    by->timing = (struct msg_timing){completion->queue_ns, completion->in_ns,
+                                     completion->compute_ns, completion->out_ns};
     flight->devices = completion->devices;
     if (completion->status != STATUS_OK) {
         fail_as(flight, completion->status);
@@ -137,7 +148,7 @@ static void land(struct flight *flight, const struct ring_completion *completion
     for (uint32_t i = 0; i < LIMIT_OUT; i++) {
         flight->out_size[i] = MIN((uint64_t)completion->out_size[i], flight->out[i].size);
     }
-    flight_on_result(flight, &answer);
+    flight_has_answer(flight);
 }
 
 /* All that is under way fails for this reason; the daemon may still write what it had accepted. */
@@ -182,7 +193,7 @@ static void take_from(struct gpupipe_ring *ring)
             if (flight == NULL) {
                 break_ring(ring, "a completion answers no push");
             } else {
-                land(flight, &completions[i]);
+                land(ring, flight, &completions[i]);
             }
         }
     }

@@ -32,6 +32,8 @@ struct gpupipe_ring {
     uint64_t n_submitted;
     struct flight *slots[RING_ENTRIES]; /* who waits for a completion, by the tag's low bits */
     uint16_t free_slots[RING_ENTRIES];  /* a stack: those that are NULL */
+    uint32_t named_devices;             /* a set, ... */
+    struct msg_done_by named;           /* ... and what it is called; backend "": none yet */
 };
 
 /* Without touching its data beforehand, as gpupipe_ring_open() does. */
