@@ -270,12 +270,10 @@ static int find_job(const struct ring_link *link, uint32_t id, struct job **ret_
 static void read_desc(const struct ring_desc *desc, const struct job *job, struct ring_link *link,
                       struct described *ret_push)
 {
-    *ret_push = (struct described){
-        .link = link,
-        .n_records = desc->n_records,
-        .varying_size = desc->varying_size,
-        .tail_size = desc->tail_size,
-    };
+    ret_push->link = link; /* field by field: to clear them all takes longer than the rest */
+    ret_push->n_records = desc->n_records;
+    ret_push->varying_size = desc->varying_size;
+    ret_push->tail_size = desc->tail_size;
     for (uint32_t i = 0; i < job->prepared->shape.n_in; i++) {
         ret_push->offset[i] = (uint64_t)desc->in[i] * RING_ALIGN;
     }
@@ -310,23 +308,20 @@ static bool keeps_awake(const struct ring_link *link, const struct job *job)
 }
 
 /*
- * Records of a table, at most; 0: this job's pushes are in none.  It is no more for a device than a
- * small push is, nor for a computing thread, which has all of it.
+ * May so many records of the job be one table?  It is no more for a device than a small push is,
+ * nor for a computing thread, which has all of it.
  */
-static uint64_t most_in_table(const struct job *job)
+static bool may_be_table(const struct job *job, uint64_t n_records)
 {
     const struct prepared *prepared = job->prepared;
     const struct push_shape *shape = &prepared->shape;
-    double most_ns = TABLE_NS / MAX(prepared->rate.record_ns, 1e-3);
-    uint32_t size = 0;
+    uint64_t size = 0;
 
-    if (shape->leaf != 0 || shape->varying != 0 || !prepared->rate.is_known) {
-        return 0;
-    }
     for (uint32_t array = 0; array < shape->n_arrays; array++) {
         size += shape->record_size[array];
     }
-    return MIN(SCHEDULER_SMALL / size, (uint64_t)most_ns);
+    return shape->leaf == 0 && shape->varying == 0 && n_records * size <= SCHEDULER_SMALL &&
+           prepared->rate.is_known && prepared->rate.record_ns * (double)n_records <= TABLE_NS;
 }
 
 /* May it be a row? */
@@ -344,7 +339,7 @@ static struct push *find_table(const struct job *job, const struct push *push,
     return last != NULL && last->n_released == 0 && last->n_rows < WORK_ROWS &&
                    last->ring == link && last->is_described && last->seq < job->stop_seq &&
                    fits_tables(last) && fits_tables(push) &&
-                   last->n_records + push->n_records <= most_in_table(job)
+                   may_be_table(job, last->n_records + push->n_records)
                ? last
                : NULL;
 }
