@@ -29,6 +29,8 @@
 #include <sys/socket.h>
 
 #define BATCH 32u
+/* A batch ends with the table that has this row, a GPU's launch: urgent work waits for it. */
+#define BATCH_ROWS 128u
 /* While awake, turns with nothing to do between two looks at the clock: one takes as long as all
  * else in such a turn. */
 #define CLOCK_TURNS 16u
@@ -209,21 +211,34 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
     }
 }
 
+/* Up to max entries of this priority, and look what there is even if that is 0; their number. */
+static uint32_t take_entries(struct pump *pump, enum priority priority, uint32_t max)
+{
+    uint32_t n = 0, n_rows = 0;
+    int n_taken;
+
+    do {
+        n_taken = queue_work_take(pump->parts.queue, priority, &pump->entries[n], &pump->indices[n],
+                                  MIN(max - n, 1u));
+        if (n_taken < 0) {
+            stop_for(pump, "work queues");
+        } else if (n_taken > 0) {
+            n_rows += pump->entries[n++].kind == WORK_TABLE ? WORK_ROWS : 1;
+        }
+    } while (n_taken > 0 && n < max && n_rows < BATCH_ROWS);
+    return n;
+}
+
 /* Returns how many entries of this priority were taken. */
 static uint32_t feed_priority(struct pump *pump, enum priority priority)
 {
     uint32_t room = device_backend.room(pump->parts.device, priority);
-    int n = queue_work_take(pump->parts.queue, priority, pump->entries, pump->indices,
-                            MIN(room, BATCH));
+    uint32_t n = take_entries(pump, priority, MIN(room, BATCH));
 
-    if (n < 0) {
-        stop_for(pump, "work queues");
-        return 0;
-    }
     if (n > 0) {
-        issue_entries(pump, priority, (uint32_t)n);
+        issue_entries(pump, priority, n);
     }
-    return (uint32_t)n;
+    return n;
 }
 
 static uint32_t feed(struct pump *pump)
