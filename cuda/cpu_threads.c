@@ -37,7 +37,8 @@
 
 /* Works in flight of each priority, at least: full tables for a few threads.  Not tuned. */
 #define DEPTH_LEAST 64u
-#define TABLE_SIZE  32u /* rows */
+#define TABLE_SIZE  32u /* works, and ... */
+#define TABLE_ROWS  64u /* ... rows of all of them */
 
 /* A table that is expected to take less than this is soon done: about what a wake-up costs. */
 #define TABLE_NS 5000u
@@ -64,7 +65,7 @@ struct table {
     uint32_t lost;    /* set of those that met memory that is no more */
 };
 _Static_assert(TABLE_SIZE <= 32, "a work is a bit of a uint32_t");
-_Static_assert(TABLE_SIZE >= WORK_ROWS, "any work fits");
+_Static_assert(TABLE_ROWS >= WORK_ROWS, "any work fits");
 
 /* How fast the last table of an op went: what to expect of the next that is like it. */
 struct pace {
@@ -98,7 +99,7 @@ struct cpu_threads {
 
 static void run_map(const struct table *table)
 {
-    struct op_chunk chunks[TABLE_SIZE];
+    struct op_chunk chunks[TABLE_ROWS];
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < table->n; i++) {
@@ -264,9 +265,9 @@ static bool joins(const struct cpu_threads *threads, const struct table *table,
 {
     const struct device_work *first = &table->works[0];
 
-    return next != NULL && table->n_rows + device_n_rows(next) <= TABLE_SIZE &&
-           first->kind == WORK_MAP && next->kind == WORK_MAP &&
-           is_same_op(next, first->op, first->params) &&
+    return next != NULL && table->n < TABLE_SIZE &&
+           table->n_rows + device_n_rows(next) <= TABLE_ROWS && first->kind == WORK_MAP &&
+           next->kind == WORK_MAP && is_same_op(next, first->op, first->params) &&
            memcmp(next->const_ids, first->const_ids, sizeof(next->const_ids)) == 0 &&
            is_little(threads, first, table->n_records, table->n_bytes) &&
            is_little(threads, next, next->n_records, bytes_of(next));

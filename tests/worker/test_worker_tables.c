@@ -91,9 +91,9 @@ static void test_many_tables(void)
         uint32_t place = 0;
         uint64_t n_bytes = 0, n_written = 0;
 
-        for (uint32_t i = 0; i < N && place + WORK_ROWS * 33 < N_PLACES; i++) {
+        for (uint32_t i = 0; i < N && place + WORK_ROWS * (WORK_ROWS + 1) < N_PLACES; i++) {
             n_bytes += submit_random((enum priority)random_below(PRIORITY_COUNT), &place);
-            if (i + 1 == N || place + WORK_ROWS * 33 >= N_PLACES) {
+            if (i + 1 == N || place + WORK_ROWS * (WORK_ROWS + 1) >= N_PLACES) {
                 front_await(&front, answers, i + 1);
                 for (uint32_t k = 0; k <= i; k++) {
                     CHECK_EQ(answers[k].result.status, STATUS_OK);
@@ -131,7 +131,7 @@ static const struct bad_table {
     const char *words;
 } bad_tables[] = {
     {"no rows", {.n_records = 0}, {0}, STATUS_RANGE, "0 rows"},
-    {"a row too many", {.n_records = WORK_ROWS + 1}, {0}, STATUS_RANGE, "33 rows"},
+    {"a row too many", {.n_records = WORK_ROWS + 1}, {0}, STATUS_RANGE, "65 rows"},
     {"all rows there can be", {.n_records = UINT32_MAX}, {0}, STATUS_RANGE, "4294967295 rows"},
     {"a row of no records",
      {.n_records = 2},
