@@ -82,7 +82,9 @@ struct cpu_threads {
     pthread_mutex_t lock; /* over what follows */
     pthread_cond_t has_work;
     struct fifo fifos[PRIORITY_COUNT];
-    bool is_unfinished[PRIORITY_COUNT][WORK_ENTRIES]; /* by cookie: issued */
+    /* By cookie: that of what was issued, plus 1; or 0.  Who is after a work that has ended may
+     * come when its place is another's already. */
+    uint64_t unfinished[PRIORITY_COUNT][WORK_ENTRIES];
     struct finished *finished; /* a ring of PRIORITY_COUNT * depth places: never full */
     uint32_t finished_head;
     uint32_t n_finished;
@@ -185,9 +187,14 @@ static struct work_result run_table(struct table *table)
 
 /* ---- the queues, under the lock ------------------------------------------------------------ */
 
-static bool *unfinished(struct cpu_threads *threads, enum priority priority, uint64_t cookie)
+static uint64_t *unfinished(struct cpu_threads *threads, enum priority priority, uint64_t cookie)
 {
-    return &threads->is_unfinished[priority][cookie % WORK_ENTRIES];
+    return &threads->unfinished[priority][cookie % WORK_ENTRIES];
+}
+
+static bool has_to_wait(struct cpu_threads *threads, const struct device_work *work)
+{
+    return work->is_after && *unfinished(threads, work->priority, work->after) == work->after + 1;
 }
 
 /* The work that is next, or NULL.  What has to wait for other work lets all others pass. */
@@ -198,7 +205,7 @@ static const struct device_work *peek(struct cpu_threads *threads, enum priority
     for (uint32_t i = 0; i < fifo->n; i++) {
         const struct device_work *first = &fifo->works[fifo->head];
 
-        if (!first->is_after || !*unfinished(threads, priority, first->after)) {
+        if (!has_to_wait(threads, first)) {
             return first;
         }
         if (fifo->n < threads->depth) { /* else its place is that behind all others */
@@ -309,7 +316,7 @@ static void finish_one(struct cpu_threads *threads, const struct device_work *wo
     struct finished *finished =
         &threads->finished[(threads->finished_head + threads->n_finished++) % n_places];
 
-    *unfinished(threads, work->priority, work->cookie) = false;
+    *unfinished(threads, work->priority, work->cookie) = 0;
     finished->priority = work->priority;
     finished->completion.cookie = work->cookie;
     finished->completion.result = *common;
@@ -491,7 +498,7 @@ void cpu_threads_issue(struct cpu_threads *threads, const struct device_work *wo
 
         fifo->works[(fifo->head + fifo->n++) % threads->depth] = work[i];
         threads->n_in_flight[work[i].priority]++;
-        *unfinished(threads, work[i].priority, work[i].cookie) = true;
+        *unfinished(threads, work[i].priority, work[i].cookie) = work[i].cookie + 1;
     }
     run_quick(threads);
     wake_another(threads);

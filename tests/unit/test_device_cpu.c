@@ -335,6 +335,26 @@ static void test_all_room_after_one_another(void)
     }
 }
 
+/* The second is after the first, which is after one that has ended: its place is the second's now.
+ * Once each waited for the other, for ever. */
+static void test_work_after_what_had_its_place(void)
+{
+    uint32_t values[3];
+
+    set_up();
+    random_bytes(values, sizeof(values));
+    issue(map_work(FAKE_AFFINE, PRIORITY_NORMAL, 7, &values[0], &values[1], 1));
+    await(1);
+    close_gates();
+    issue(map_after(map_work(FAKE_AFFINE, PRIORITY_NORMAL, 8, &values[0], &values[1], 1), 7));
+    issue(map_after(
+        map_work(FAKE_AFFINE, PRIORITY_NORMAL, 7 + WORK_ENTRIES, &values[1], &values[2], 1), 8));
+    await_behind_one_gate(2);
+    CHECK_EQ(bench.completions[1].cookie, 8);
+    CHECK_EQ(bench.completions[2].cookie, 7 + WORK_ENTRIES);
+    CHECK_EQ(values[2], 9 * values[0]);
+}
+
 /* LEAVES of two chunks, MERGE in two steps, FINISH: the same as in one go. */
 static void test_reduce(void)
 {
@@ -504,6 +524,7 @@ static void test_memory_that_is_no_more(void)
 
 CHECK_MAIN(CHECK_TEST(test_probe), CHECK_TEST(test_a_map_chunk), CHECK_TEST(test_priorities),
            CHECK_TEST(test_narrow_chunks_run_together), CHECK_TEST(test_work_after_other_work),
-           CHECK_TEST(test_all_room_after_one_another), CHECK_TEST(test_reduce),
+           CHECK_TEST(test_all_room_after_one_another),
+           CHECK_TEST(test_work_after_what_had_its_place), CHECK_TEST(test_reduce),
            CHECK_TEST(test_room), CHECK_TEST(test_many), CHECK_TEST(test_the_doorbell_ends_a_wait),
            CHECK_TEST(test_close_drops_what_waits), CHECK_TEST(test_memory_that_is_no_more))
