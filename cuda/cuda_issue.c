@@ -292,11 +292,25 @@ static bool has_output(const struct cuda_slot *slot)
     return slot->works[0].out[0].size > 0;
 }
 
+/* What comes to the stream now begins when what the slot is behind has ended.  The event is
+ * recorded again when the launch is complete; who waits for it waits for what it was by now. */
+static int wait_behind(const struct cuda_slot *slot, cudaStream_t stream,
+                       struct cuda_trouble *ret_trouble)
+{
+    int error = CUDA_CHECK(cudaEventRecord(slot->event, slot->behind), ret_trouble);
+
+    return error == 0 ? CUDA_CHECK(cudaStreamWaitEvent(stream, slot->event, 0), ret_trouble)
+                      : error;
+}
+
 static int begin(struct cuda_consts *consts, struct cuda_slot *slot, cudaStream_t stream,
                  struct cuda_trouble *ret_trouble)
 {
-    int error = 0;
+    int error = slot->behind != NULL ? wait_behind(slot, stream, ret_trouble) : 0;
 
+    if (error < 0) {
+        return error;
+    }
     slot->tells_end = slot->way != CUDA_COPIED && !slot->is_timed && has_output(slot);
     if (slot->way == CUDA_COPIED && slot->used > slot->size) {
         error = CUDA_CHECK(cudaMallocAsync(&slot->large, slot->used, stream), ret_trouble);

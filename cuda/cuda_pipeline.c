@@ -118,15 +118,22 @@ static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct 
 
 /*
  * What is after other work goes behind it, to the same stream: that costs no event, and no other
- * stream stands still meanwhile.  The other was issued before, as it was before it in the fifo.
+ * stream stands still meanwhile; unless that stream is on the wrong part of the device.  The other
+ * was issued before, as it was before it in the fifo.
  */
 static struct cuda_stream *choose_stream(struct cuda_pipeline *pipeline, enum priority priority,
-                                         const struct device_work *work, bool is_parted)
+                                         struct cuda_slot *slot, bool is_parted)
 {
-    struct cuda_stream *stream =
-        work->is_after ? cuda_streams_find(pipeline->streams, priority, work->after) : NULL;
+    struct cuda_streams *streams = pipeline->streams;
+    const struct device_work *work = &slot->works[0];
+    struct cuda_stream *other =
+        work->is_after ? cuda_streams_find(streams, priority, work->after) : NULL;
 
-    return stream != NULL ? stream : cuda_streams_pick(pipeline->streams, priority, is_parted);
+    if (other != NULL && cuda_streams_fits(streams, priority, is_parted, other)) {
+        return other;
+    }
+    slot->behind = other != NULL ? other->handle : NULL;
+    return cuda_streams_pick(streams, priority, is_parted);
 }
 
 /* A slot for what is next of a priority, with the stream that it goes to; false: there is none. */
@@ -154,8 +161,8 @@ static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
     }
     slot->common.start_ns = now_ns();
     slot->ask_ns = slot->common.start_ns;
-    *ret_issuing = (struct issuing){
-        .slot = slot, .stream = choose_stream(pipeline, priority, &slot->works[0], is_parted)};
+    *ret_issuing = (struct issuing){.slot = slot,
+                                    .stream = choose_stream(pipeline, priority, slot, is_parted)};
     return true;
 }
 

@@ -161,6 +161,7 @@ struct cuda_slot *cuda_slots_take(struct cuda_slots *slots, enum priority priori
         *free = slot->next;
         slot->next = NULL;
         slot->large = NULL;
+        slot->behind = NULL;
         slot->n_works = 0;
         slot->n_rows = 0;
         slot->n_in = slot->n_out = 0;

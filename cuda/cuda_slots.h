@@ -74,11 +74,12 @@ struct cuda_slot {
     enum cuda_kind kind;
     struct cuda_slot *next; /* of the free ones; else the one issued behind it to its stream */
     struct cuda_window *window;
-    char *memory;      /* on the device */
-    uint64_t size;     /* of it */
-    uint32_t *n_ended; /* on the device: see launch.h */
-    void *large;       /* from the device's pool, for arrays that do not fit; else NULL */
-    cudaEvent_t event; /* behind the last operation of this launch, unless it tells its end */
+    char *memory;        /* on the device */
+    uint64_t size;       /* of it */
+    uint32_t *n_ended;   /* on the device: see launch.h */
+    void *large;         /* from the device's pool, for arrays that do not fit; else NULL */
+    cudaEvent_t event;   /* behind the last operation of this launch, unless it tells its end */
+    cudaStream_t behind; /* where what it is after is, if that is another stream; else NULL */
     cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */
     enum cuda_way way;
     enum cuda_step step;

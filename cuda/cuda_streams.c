@@ -83,11 +83,16 @@ void cuda_streams_destroy(struct cuda_streams *streams)
     free(streams);
 }
 
+/* The place of the first of them. */
+static uint32_t first_place(const struct cuda_streams *streams, bool is_parted)
+{
+    return is_parted && streams->parts != NULL ? streams->n : 0;
+}
+
 struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority,
                                       bool is_parted)
 {
-    struct cuda_stream *some =
-        &streams->all[priority][is_parted && streams->parts != NULL ? streams->n : 0];
+    struct cuda_stream *some = &streams->all[priority][first_place(streams, is_parted)];
     struct cuda_stream *best = some;
 
     for (uint32_t i = 1; i < streams->n; i++) {
@@ -96,6 +101,15 @@ struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priorit
         }
     }
     return best;
+}
+
+bool cuda_streams_fits(const struct cuda_streams *streams, enum priority priority, bool is_parted,
+                       const struct cuda_stream *stream)
+{
+    const uint32_t first = first_place(streams, is_parted);
+
+    return stream >= &streams->all[priority][first] &&
+           stream < &streams->all[priority][first + streams->n];
 }
 
 static bool has_work(const struct cuda_stream *stream, uint64_t cookie)

@@ -40,6 +40,9 @@ void cuda_streams_destroy(struct cuda_streams *streams);
 /* The idlest stream of a priority; is_parted: on its part, if there are parts. */
 struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priority priority,
                                       bool is_parted);
+/* Is this stream of that priority one that cuda_streams_pick() could return? */
+bool cuda_streams_fits(const struct cuda_streams *streams, enum priority priority, bool is_parted,
+                       const struct cuda_stream *stream);
 /* That of a priority that has the work with this cookie in flight; NULL: none, it has ended. */
 struct cuda_stream *cuda_streams_find(struct cuda_streams *streams, enum priority priority,
                                       uint64_t cookie);

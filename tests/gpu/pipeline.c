@@ -129,6 +129,14 @@ struct device_work pipeline_mix(enum priority priority, uint32_t n_records,
     return work;
 }
 
+struct device_work pipeline_after(struct device_work work, const struct device_work *other)
+{
+    work.is_after = true;
+    work.after = other->cookie;
+    work.in[0].base = other->out[0].base;
+    return work;
+}
+
 /* Are its outputs what the op makes of its inputs, where they lie? */
 void pipeline_check_bytes(const struct device_work *work)
 {

@@ -40,6 +40,8 @@ struct device_work pipeline_copy(enum priority priority, uint32_t n_records, uin
 /* Without input `missing`; MIX_IN: with all. */
 struct device_work pipeline_mix(enum priority priority, uint32_t n_records,
                                 struct mix_params params, uint32_t missing);
+/* The work after the other, the start of whose output is its input. */
+struct device_work pipeline_after(struct device_work work, const struct device_work *other);
 
 /*
  * As the pump does.  They check that, while urgent work is likely, no more than pipeline_step calls

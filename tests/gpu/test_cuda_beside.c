@@ -213,6 +213,51 @@ static void test_parts(void)
     CHECK_EQ(part_of(pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL / 2, 3)), CUDA_WHOLE);
 }
 
+/* Behind the first, which is on this part, the second goes to another. */
+static void check_part_behind(struct device_work *works, enum cuda_part from, enum cuda_part to)
+{
+    static const int levels[] = {[PRIORITY_URGENT] = PIPELINE_URGENT, [PRIORITY_BULK] = 0};
+    struct device_completion completions[PIPELINE_MOST];
+
+    works[1] = pipeline_after(works[1], &works[0]);
+    runtime_forget();
+    pipeline_issue(&works[0], 1);
+    CHECK_EQ(last_part(), from);
+    pipeline_issue(&works[1], 1);
+    CHECK_EQ(last_part(), to);
+    CHECK_EQ(runtime_count(CALL_WAIT), 1);
+    runtime_run_priority(levels[works[0].priority]);
+    CHECK_EQ(pipeline_poll(completions, PIPELINE_MOST), 2);
+    CHECK_MEM(works[1].out[0].base, works[0].in[0].base, works[1].out[0].size);
+}
+
+/* A long kernel that was after another had the whole device, as that had, beside urgent work that
+ * had been sent to its few multiprocessors. */
+static void test_a_long_kernel_that_follows_is_on_its_part(void)
+{
+    const uint32_t n = PIPELINE_SMALL + 2;
+    struct device_work works[] = {pipeline_copy(PRIORITY_BULK, n / 2, 2),
+                                  pipeline_copy(PRIORITY_BULK, n, 1)};
+    struct device_completion completion;
+
+    pipeline_set_up();
+    issue_long(LONG_NS);
+    runtime_run();
+    runtime.ns += LONG_NS;
+    CHECK_EQ(pipeline_poll(&completion, 1), 1);
+    check_part_behind(works, CUDA_WHOLE, CUDA_OTHERS);
+}
+
+static void test_urgent_work_that_follows_is_on_its_part(void)
+{
+    struct device_work works[] = {pipeline_copy(PRIORITY_URGENT, PIPELINE_SMALL + 1, 1),
+                                  pipeline_copy(PRIORITY_URGENT, 1000, 1)};
+
+    pipeline_set_up();
+    issue_long(LONG_NS);
+    check_part_behind(works, CUDA_WHOLE, CUDA_FEW);
+}
+
 static void test_quick_kernels_have_the_whole_device(void)
 {
     pipeline_set_up();
@@ -355,6 +400,14 @@ static struct device_work any_work(const struct out *out, enum priority priority
     return work;
 }
 
+/* A copy of what the other writes. */
+static struct device_work after_any(struct device_work other)
+{
+    struct device_work work = pipeline_copy(other.priority, (uint32_t)other.out[0].size, 1);
+
+    return pipeline_after(work, &other);
+}
+
 static void issue_some(struct out *out)
 {
     enum priority priority = random_below(PRIORITY_COUNT);
@@ -363,7 +416,12 @@ static void issue_some(struct out *out)
     n = MIN(n, (uint64_t)cuda_pipeline_room(pipeline, priority));
     n = MIN(n, (uint64_t)ARRAY_SIZE(out->works) - out->n);
     for (uint32_t i = 0; i < n; i++) {
-        out->works[out->n + i] = any_work(out, priority);
+        struct device_work *work = &out->works[out->n + i];
+
+        *work = any_work(out, priority);
+        if (out->n + i > 0 && random_below(2) == 0 && work->priority == work[-1].priority) {
+            *work = after_any(work[-1]);
+        }
     }
     pipeline_issue(&out->works[out->n], (uint32_t)n);
     out->n += (uint32_t)n;
@@ -415,7 +473,9 @@ static void test_any_order(void)
 CHECK_MAIN(CHECK_TEST(test_any_order), CHECK_TEST(test_bulk_alone_is_issued_at_once),
            CHECK_TEST(test_small_work_keeps_awake), CHECK_TEST(test_bulk_in_steps),
            CHECK_TEST(test_narrow_bulk_in_steps), CHECK_TEST(test_patience), CHECK_TEST(test_slots),
-           CHECK_TEST(test_parts), CHECK_TEST(test_quick_kernels_have_the_whole_device),
+           CHECK_TEST(test_parts), CHECK_TEST(test_a_long_kernel_that_follows_is_on_its_part),
+           CHECK_TEST(test_urgent_work_that_follows_is_on_its_part),
+           CHECK_TEST(test_quick_kernels_have_the_whole_device),
            CHECK_TEST(test_small_works_that_are_long_together),
            CHECK_TEST(test_small_works_that_are_long_together_where_they_lie),
            CHECK_TEST(test_what_waits_for_long_kernels_is_not_long),

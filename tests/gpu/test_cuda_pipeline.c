@@ -312,14 +312,6 @@ static void test_timed(void)
 
 /* ---- after other work ----------------------------------------------------------------------- */
 
-static struct device_work after(struct device_work work, const struct device_work *other)
-{
-    work.is_after = true;
-    work.after = other->cookie;
-    work.in[0] = other->out[0];
-    return work;
-}
-
 /*
  * Chains whose works read what the one before wrote, of each priority and way, all of them issued
  * before the device does anything: each is right, with no call that a work alone would not have.
@@ -336,7 +328,7 @@ static void test_chains(void)
 
             for (uint32_t w = 0; w < N; w++) {
                 chain[w] = pipeline_copy((enum priority)priority, sizes[i], 1);
-                chain[w] = w == 0 ? chain[w] : after(chain[w], &chain[w - 1]);
+                chain[w] = w == 0 ? chain[w] : pipeline_after(chain[w], &chain[w - 1]);
             }
             runtime_forget();
             pipeline_run(chain, N);
@@ -357,7 +349,7 @@ static void test_a_long_chain(void)
     pipeline_set_up();
     for (uint32_t w = 0; w < ARRAY_SIZE(chain); w++) {
         chain[w] = pipeline_mix(PRIORITY_URGENT, 7, params, MIX_IN);
-        chain[w] = w == 0 ? chain[w] : after(chain[w], &chain[w - 1]);
+        chain[w] = w == 0 ? chain[w] : pipeline_after(chain[w], &chain[w - 1]);
     }
     pipeline_run(chain, ARRAY_SIZE(chain));
 }
@@ -371,7 +363,7 @@ static void test_a_chain_is_in_nobodys_way(void)
     for (uint32_t w = 0; w < ARRAY_SIZE(works); w++) {
         works[w] = pipeline_copy(PRIORITY_URGENT, 100 + w, 1 + w);
     }
-    works[1] = after(pipeline_copy(PRIORITY_URGENT, 100, 1), &works[0]);
+    works[1] = pipeline_after(pipeline_copy(PRIORITY_URGENT, 100, 1), &works[0]);
     pipeline_issue(works, ARRAY_SIZE(works));
     const struct CUstream_st *streams[] = {
         runtime_call(CALL_LAUNCH, 0)->stream, runtime_call(CALL_LAUNCH, 1)->stream,
@@ -393,7 +385,7 @@ static void test_after_one_that_is_no_more(void)
 
     pipeline_set_up();
     pipeline_run(works, 1);
-    works[1] = after(works[1], &works[0]);
+    works[1] = pipeline_after(works[1], &works[0]);
     pipeline_run(&works[1], 1);
     runtime.launch_error = cudaErrorInvalidConfiguration;
     pipeline_issue(works, ARRAY_SIZE(works));
