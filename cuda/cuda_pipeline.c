@@ -74,6 +74,7 @@ struct cuda_pipeline {
     uint64_t urgent_ns;    /* when urgent work was issued last; 0: never was any */
     uint64_t end_ns[2];    /* when the last launch was seen done, see charge() */
     uint64_t large_end_ns; /* of those that are neither urgent nor small as a whole */
+    uint64_t ended_ns[PRIORITY_COUNT][WORK_ENTRIES]; /* by cookie: when the work was seen done */
     bool is_lost;
     struct failure loss;
     struct fifo fifos[PRIORITY_COUNT];
@@ -321,6 +322,23 @@ static bool ask(struct cuda_pipeline *pipeline, enum priority priority,
     return true;
 }
 
+/* What is after other work begins when that has ended, whose end is seen first where both are on
+ * one stream. */
+static void note_ended(struct cuda_pipeline *pipeline, enum priority priority,
+                       struct cuda_slot *slot, uint64_t end_ns)
+{
+    uint64_t *ended_ns = pipeline->ended_ns[priority];
+    const struct device_work *first = &slot->works[0];
+
+    if (first->is_after) {
+        slot->common.start_ns = MAX(slot->common.start_ns, ended_ns[first->after % WORK_ENTRIES]);
+    }
+    for (uint32_t i = 0; i < slot->n_works; i++) {
+        ended_ns[slot->works[i].cookie % WORK_ENTRIES] = end_ns;
+    }
+    slot->common.end_ns = end_ns;
+}
+
 /*
  * It has ended now.  The device had it since it was issued, or since what was before it ended: of
  * urgent work before urgent work, which other work neither waits for nor stands behind.
@@ -328,11 +346,11 @@ static bool ask(struct cuda_pipeline *pipeline, enum priority priority,
 static void charge(struct cuda_pipeline *pipeline, enum priority priority, struct cuda_slot *slot)
 {
     uint64_t *last_end_ns = &pipeline->end_ns[priority == PRIORITY_URGENT];
-    uint64_t end_ns = now_ns(), took_ns = end_ns - MAX(slot->common.start_ns, *last_end_ns);
+    const uint64_t end_ns = now_ns();
 
+    note_ended(pipeline, priority, slot, end_ns);
+    slot->common.device_ns = (end_ns - MAX(slot->common.start_ns, *last_end_ns)) / slot->n_rows;
     *last_end_ns = end_ns;
-    slot->common.end_ns = end_ns;
-    slot->common.device_ns = took_ns / slot->n_rows;
     if (priority != PRIORITY_URGENT && slot->used > CUDA_SMALL &&
         slot->common.status == STATUS_OK) {
         /* A small launch leaves much of the device free, however long it takes: its pace says

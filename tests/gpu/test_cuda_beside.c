@@ -333,6 +333,26 @@ static void test_what_waits_for_long_kernels_is_not_long(void)
     CHECK_EQ(part_of_small(slow, true, 1), CUDA_OTHERS);
 }
 
+/* Nor is what is after something that is slow and small. */
+static void test_what_is_after_slow_work_is_not_long(void)
+{
+    struct device_work works[2] = {pipeline_copy(PRIORITY_BULK, 10, 7),
+                                   pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1)};
+    struct device_completion completion;
+
+    works[1].is_after = true;
+    works[1].after = works[0].cookie;
+    pipeline_set_up();
+    pipeline_issue(works, 2);
+    runtime_run();
+    runtime.ns += LONG_NS;
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_EQ(pipeline_poll(&completion, 1), 1);
+        pipeline_check_good(&works[i], &completion);
+    }
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL + 1, 1)), CUDA_WHOLE);
+}
+
 /* However long it takes: few records leave room on the device. */
 static void test_small_launches_are_never_long(void)
 {
@@ -479,5 +499,6 @@ CHECK_MAIN(CHECK_TEST(test_any_order), CHECK_TEST(test_bulk_alone_is_issued_at_o
            CHECK_TEST(test_small_works_that_are_long_together),
            CHECK_TEST(test_small_works_that_are_long_together_where_they_lie),
            CHECK_TEST(test_what_waits_for_long_kernels_is_not_long),
-           CHECK_TEST(test_small_launches_are_never_long), CHECK_TEST(test_a_driver_without_parts),
-           CHECK_TEST(test_a_device_too_small_for_parts))
+           CHECK_TEST(test_small_launches_are_never_long),
+           CHECK_TEST(test_what_is_after_slow_work_is_not_long),
+           CHECK_TEST(test_a_driver_without_parts), CHECK_TEST(test_a_device_too_small_for_parts))

@@ -374,6 +374,33 @@ static void test_a_chain_is_in_nobodys_way(void)
     pipeline_check_all(works, ARRAY_SIZE(works));
 }
 
+/* All are issued at once, and the end of each is seen a while after that of the one before. */
+static void test_a_chains_times(void)
+{
+    struct device_work chain[3];
+    uint64_t end_ns;
+
+    pipeline_set_up();
+    for (uint32_t w = 0; w < ARRAY_SIZE(chain); w++) {
+        chain[w] = pipeline_copy(PRIORITY_NORMAL, 100, 1);
+        chain[w] = w == 0 ? chain[w] : pipeline_after(chain[w], &chain[w - 1]);
+    }
+    end_ns = runtime.ns;
+    pipeline_issue(chain, ARRAY_SIZE(chain));
+    runtime_run();
+    for (uint32_t w = 0; w < ARRAY_SIZE(chain); w++) {
+        const uint64_t took_ns = 1 + random_below(1000000);
+        struct device_completion completion;
+
+        runtime.ns += took_ns;
+        CHECK_EQ(pipeline_poll(&completion, 1), 1);
+        pipeline_check_good(&chain[w], &completion);
+        CHECK_EQ(completion.result.start_ns, end_ns);
+        CHECK_EQ(completion.result.device_ns, took_ns);
+        end_ns = completion.result.end_ns;
+    }
+}
+
 /* Whom they are after has ended, and was seen to; or its launch was refused. */
 static void test_after_one_that_is_no_more(void)
 {
@@ -550,7 +577,8 @@ CHECK_MAIN(CHECK_TEST(test_mapped), CHECK_TEST(test_what_fits_one_block_is_one),
            CHECK_TEST(test_large), CHECK_TEST(test_shared_launches), CHECK_TEST(test_order),
            CHECK_TEST(test_launches_apart), CHECK_TEST(test_more_launches_than_slots),
            CHECK_TEST(test_chains), CHECK_TEST(test_a_long_chain),
-           CHECK_TEST(test_a_chain_is_in_nobodys_way), CHECK_TEST(test_after_one_that_is_no_more),
-           CHECK_TEST(test_narrow), CHECK_TEST(test_timed), CHECK_TEST(test_fault),
-           CHECK_TEST(test_doubt), CHECK_TEST(test_refused_launches),
-           CHECK_TEST(test_refused_copies), CHECK_TEST(test_no_memory), CHECK_TEST(test_no_event))
+           CHECK_TEST(test_a_chain_is_in_nobodys_way), CHECK_TEST(test_a_chains_times),
+           CHECK_TEST(test_after_one_that_is_no_more), CHECK_TEST(test_narrow),
+           CHECK_TEST(test_timed), CHECK_TEST(test_fault), CHECK_TEST(test_doubt),
+           CHECK_TEST(test_refused_launches), CHECK_TEST(test_refused_copies),
+           CHECK_TEST(test_no_memory), CHECK_TEST(test_no_event))
