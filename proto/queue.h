@@ -1,7 +1,6 @@
 /*
  * Queue: the work and done queues that front end and worker share, in one memfd per worker
- * generation.  All atomics of the project are in queue.c, ring.c and what both share,
- * shared_words.h, which explains the ordering.
+ * generation.  Every access to it is in queue.c; shared_words.h explains the ordering.
  *
  * Each queue is single producer, single consumer; indices are free-running u32, entry i lives at
  * i % entries.  Every accessor loads a shared field once into a local and bounds it before use: the

@@ -1,6 +1,6 @@
 /*
  * Shared words: how this project reads and writes memory that another process may write to at any
- * time.  Used by queue.c and ring.c, which hold all atomics of the project between them.
+ * time.  Used by queue.c and ring.c, and between two threads by the daemon's aside.c.
  *
  * Each word is loaded, or stored, exactly once and whole; what a reader has is a copy.  Contents
  * travel by release and acquire of an index next to them.
