@@ -28,9 +28,9 @@ struct chunk {
     bool is_following;
 };
 
-/* At a device at once, of all jobs: one less than the fewest slots that a device has of a kind
- * (cuda_slots.h), so that those who wait never have them all. */
-#define FOLLOWING_MOST 3u
+/* At a device at once, of all jobs: two less than the fewest slots that a device has of a kind
+ * (cuda_slots.h), so that those who wait and the one that they wait for never have them all. */
+#define FOLLOWING_MOST 2u
 
 /* ---- following ------------------------------------------------------------------------------ */
 

@@ -15,7 +15,7 @@
 
 #include <signal.h>
 
-enum { CHAIN = 5, FOLLOWING_MOST = 3 };
+enum { CHAIN = 5, FOLLOWING_MOST = 2 };
 
 /* One chunk, whatever is known of the op. */
 static void push_block(struct wire *wire, uint64_t job, uint64_t seq, const void *block)
