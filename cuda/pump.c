@@ -183,8 +183,8 @@ static void issue_entries(struct pump *pump, enum priority priority, uint32_t n)
         struct failure failure;
         const struct work_row *rows =
             copy_rows(pump, priority, pump->indices[i], &pump->entries[i]);
-        int error = resolve_entry(&pump->entries[i], rows, &pump->parts.jobs, pump->parts.segments,
-                                  work, &failure);
+        int error = resolve_entry(&pump->entries[i], pump->indices[i], rows, &pump->parts.jobs,
+                                  pump->parts.segments, work, &failure);
 
         note_entry(pump, &pump->entries[i], issue_ns);
         if (error == 0) {

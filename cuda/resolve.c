@@ -352,8 +352,20 @@ static const struct kind {
     [WORK_TABLE] = {"TABLE", OP_MAP, false, resolve_table},
 };
 
+/* An entry that was after itself, or after a later one, would never begin. */
+static int check_after(const struct work_entry *entry, uint32_t index, struct failure *ret_failure)
+{
+    const bool is_after = (entry->flags & WORK_AFTER) != 0;
+
+    if (is_after ? index - entry->after - 1 < WORK_ENTRIES : entry->after == 0) {
+        return 0;
+    }
+    return fail(ret_failure, STATUS_INTERNAL, NULL, "entry %u cannot be after %u%s", index,
+                entry->after, is_after ? "" : " without its flag");
+}
+
 /* Nothing that the entry names may be looked up before. */
-static int check_names(const struct work_entry *entry, const struct job_table *jobs,
+static int check_names(const struct work_entry *entry, uint32_t index, const struct job_table *jobs,
                        struct failure *ret_failure)
 {
     if (entry->job_slot >= jobs->n_blocks) {
@@ -366,10 +378,10 @@ static int check_names(const struct work_entry *entry, const struct job_table *j
         return fail(ret_failure, STATUS_INTERNAL, NULL, "there are no flags %#x",
                     entry->flags & ~WORK_FLAGS);
     }
-    return 0;
+    return check_after(entry, index, ret_failure);
 }
 
-int resolve_entry(const struct work_entry *entry, const struct work_row *rows,
+int resolve_entry(const struct work_entry *entry, uint32_t index, const struct work_row *rows,
                   const struct job_table *jobs, struct segments *segments,
                   struct device_work *ret_work, struct failure *ret_failure)
 {
@@ -378,7 +390,7 @@ int resolve_entry(const struct work_entry *entry, const struct work_row *rows,
                                 .segments = segments,
                                 .work = ret_work,
                                 .failure = ret_failure};
-    int error = check_names(entry, jobs, ret_failure);
+    int error = check_names(entry, index, jobs, ret_failure);
     const struct kind *kind;
     struct job_block block;
 

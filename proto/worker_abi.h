@@ -61,7 +61,7 @@ struct work_entry {
     uint32_t n_records;
     work_ref ref[5];
     uint32_t varying_size; /* bytes of the varying input, 0 where the op has none */
-    uint32_t after;        /* index of an earlier entry of this queue, with WORK_AFTER; else 0 */
+    uint32_t after;        /* with WORK_AFTER: index of an entry of this queue, see there; else 0 */
     uint32_t tail_size;    /* bytes of the last record of input 0 if it is short, else 0 */
     uint16_t kind;         /* enum work_kind */
     uint16_t flags;        /* set of WORK_... below */
@@ -86,7 +86,9 @@ _Static_assert(sizeof(struct work_row) == 32, "two rows are one cache line");
 
 #define WORK_TIMED 1u /* measure its stages, whatever that costs */
 #define WORK_AWAKE 2u /* do not sleep for the next WORK_AWAKE_NS: more of its kind is likely */
-#define WORK_AFTER 4u /* do not begin before `after` has ended, well or not: its result tells */
+/* Do not begin before `after`, one of the WORK_ENTRIES entries before this one, has ended, well or
+ * not: its result tells. */
+#define WORK_AFTER 4u
 #define WORK_FLAGS (WORK_TIMED | WORK_AWAKE | WORK_AFTER)
 
 /* Urgent work mostly comes in trains: one that came 10 ms after the one before took 19 us where

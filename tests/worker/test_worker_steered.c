@@ -437,6 +437,40 @@ static void test_bad_entries(void)
     }
 }
 
+/* The entry's `after` is so far before its own index.  Of the one that it names nothing is known
+ * any more: it has ended. */
+static void check_after(uint32_t back, uint16_t flags, enum status status)
+{
+    enum priority priority = random_below(PRIORITY_COUNT);
+    struct work_entry entry = affine_entry(0);
+
+    entry.flags = flags;
+    entry.after = queue_work_next(front.queue, priority) - back;
+    CHECK_EQ(front_run(&front, priority, entry).status, status);
+    if (status != STATUS_OK) {
+        CHECK_HAS(front.error.text, "cannot be after");
+    }
+}
+
+/* Once it waited for what it named for ever, be it itself. */
+static void test_an_entry_is_after_an_earlier_one(void)
+{
+    const uint32_t wrong[] = {0, WORK_ENTRIES + 1, UINT32_MAX, 1u << 31};
+
+    front_start_ready(&front, FAKE, UINT32_MAX - 5);
+    front_set_job(&front, 1, FAKE_AFFINE, NULL, 0);
+    front_add_segment(&front, 0, SEGMENT_SIZE);
+    for (uint32_t turn = 0; turn < 10; turn++) {
+        for (uint32_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+            check_after(wrong[i], WORK_AFTER, STATUS_INTERNAL);
+        }
+        check_after(1 + (uint32_t)random_below(WORK_ENTRIES), WORK_AFTER, STATUS_OK);
+        check_after(1, WORK_AFTER, STATUS_OK);
+        check_after(WORK_ENTRIES, WORK_AFTER, STATUS_OK);
+        check_after(WORK_ENTRIES, 0, STATUS_INTERNAL);
+    }
+}
+
 /* The last bytes of a segment are as good as the first, and a short tail needs only its own. */
 static void test_entries_that_just_fit(void)
 {
@@ -560,7 +594,7 @@ static void test_a_segment_that_the_device_refuses(void)
 CHECK_MAIN(CHECK_TEST(test_urgent_overtakes), CHECK_TEST(test_waiting_is_sleeping),
            CHECK_TEST(test_an_entry_keeps_it_awake),
            CHECK_TEST(test_ping_while_all_threads_compute), CHECK_TEST(test_many_small_entries),
-           CHECK_TEST(test_bad_entries), CHECK_TEST(test_entries_that_just_fit),
-           CHECK_TEST(test_constants), CHECK_TEST(test_ends_that_lie),
-           CHECK_TEST(test_a_dropped_segment_is_gone),
+           CHECK_TEST(test_bad_entries), CHECK_TEST(test_an_entry_is_after_an_earlier_one),
+           CHECK_TEST(test_entries_that_just_fit), CHECK_TEST(test_constants),
+           CHECK_TEST(test_ends_that_lie), CHECK_TEST(test_a_dropped_segment_is_gone),
            CHECK_TEST(test_a_segment_that_the_device_refuses))
