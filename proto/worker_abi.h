@@ -73,7 +73,7 @@ _Static_assert(sizeof(struct work_entry) == 64, "a work entry is one cache line"
  * cost everybody less together than the work itself costs one by one.  They have one result, whose
  * sizes and times are those of all rows.
  */
-#define WORK_ROWS 64u /* of one entry, at most: the longer one is, the less the others save */
+#define WORK_ROWS  64u /* of one entry, at most: the longer one is, the less the others save */
 #define WORK_ALIGN 64u /* where arrays of a row begin is in these units */
 
 struct work_row {
