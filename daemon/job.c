@@ -597,6 +597,12 @@ static uint64_t nearest_deadline(struct job *job)
     return nearest_ns;
 }
 
+void job_unqueue(struct job *job)
+{
+    scheduler_remove(&job->server->scheduler, &job->flow);
+    job->flow.devices = job->prepared->devices;
+}
+
 void job_queue(struct job *job)
 {
     struct scheduler *scheduler = &job->server->scheduler;
@@ -604,7 +610,7 @@ void job_queue(struct job *job)
     uint32_t devices = job_next_devices(job);
 
     if (!job_has_work(job)) {
-        scheduler_remove(scheduler, &job->flow);
+        job_unqueue(job);
         job_let_follow(job);
         return;
     }

@@ -158,6 +158,8 @@ void job_answer(struct job *job, struct push *push);
 void job_conclude(struct job *job);
 /* Its place in the scheduler: none without work, else by the nearest deadline of what waits. */
 void job_queue(struct job *job);
+/* None; what it is given next may go to any of its devices again. */
+void job_unqueue(struct job *job);
 
 /* ---- job_after.c ---------------------------------------------------------------------------- */
 
@@ -240,8 +242,8 @@ struct chunk; /* one work entry of this job's at the device */
 
 /* Does it have something for the device?  Sets what the flow says of its next chunk. */
 bool job_has_work(struct job *job);
-/* Hand its next chunk to this device, as this priority.  0, also if it is held and cannot follow
- * there: then it waits; or -EAGAIN (its worker takes no more now). */
+/* Hand its next chunk to this device, as this priority.  0, also if it has none any more, or is
+ * held and cannot follow there: then it waits; or -EAGAIN (its worker takes no more now). */
 int job_issue(struct job *job, const struct scheduler_place *place);
 /* Where its next chunk may go: a set of devices. */
 uint32_t job_next_devices(const struct job *job);

@@ -359,8 +359,8 @@ int job_issue(struct job *job, const struct scheduler_place *place)
 {
     int r;
 
-    if (job_is_held(job) && followed(job) == NULL) { /* of which something has become since */
-        scheduler_remove(&job->server->scheduler, &job->flow);
+    if (!job_has_work(job)) { /* it had: of what it is after something has become since */
+        job_unqueue(job);
         return 0;
     }
     bool may_fold = job->prepared->shape.leaf != 0 && !job->is_merging;
@@ -377,7 +377,7 @@ int job_issue(struct job *job, const struct scheduler_place *place)
     if (r == 0) {
         job_queue(job);
     } else if (job_is_held(job)) {
-        scheduler_remove(&job->server->scheduler, &job->flow);
+        job_unqueue(job);
         return 0;
     }
     return r;
