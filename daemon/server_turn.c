@@ -13,9 +13,9 @@
  *
  * Urgent work waits for *looks*: at what workers have done and at what rings have.  While awake
  * there is one between any two steps that take long: to read a session, a message of it, to write
- * to one, to let one try again, to ring a doorbell.  And where there is a CPU for it they go on
- * while a socket is read or written (aside.h); else, after urgent chunks have been handed out, no
- * step begins for a moment, in which small ones are done.
+ * to one, to let one try again, to ring a doorbell (but the one that ends a turn).  And where there
+ * is a CPU for it they go on while a socket is read or written (aside.h); else, after urgent chunks
+ * have been handed out, no step begins for a moment, in which small ones are done.
  */
 #include "daemon/server.h"
 
@@ -228,9 +228,14 @@ static bool flush_dirty(struct server *server)
     return is_any;
 }
 
+/* A client that says again and again that it sleeps has one due at each look: it prolongs no turn
+ * past the time to look at sockets.  What is left the next turn rings, or who goes to sleep. */
 static bool ring_bells(struct server *server)
 {
-    return ring_links_ring(server, awake_was(&server->awake) ? 1 : UINT32_MAX);
+    bool is_awake = awake_was(&server->awake);
+
+    return ring_links_ring(server, is_awake ? 1 : UINT32_MAX) && is_awake &&
+           now_ns() - server->awake.sockets_ns < AWAKE_LOOK_NS;
 }
 
 void server_turn(struct server *server)

@@ -34,6 +34,7 @@ static char calls[4096];
 static uint32_t n_calls;
 static uint64_t clock_ns;
 static uint32_t n_bells; /* that are due */
+static bool is_bell_always_due;
 static uint32_t n_urgent;
 static uint32_t n_looks_left; /* until the urgent chunk is done; 0: it never is */
 
@@ -167,13 +168,13 @@ void ring_links_publish(struct server *of)
 
 bool ring_links_ring(struct server *of, uint32_t max)
 {
-    uint32_t n = MIN(n_bells, max);
+    uint32_t n = is_bell_always_due ? 1 : MIN(n_bells, max);
 
     (void)of;
     for (uint32_t i = 0; i < n; i++) {
         note(BELL);
     }
-    n_bells -= n;
+    n_bells -= is_bell_always_due ? 0 : n;
     return n > 0;
 }
 
@@ -268,6 +269,7 @@ static void open_server(bool is_awake)
     memset(&server, 0, sizeof(server));
     memset(sessions, 0, sizeof(sessions));
     n_calls = n_bells = n_urgent = n_looks_left = n_looks_within = 0;
+    is_bell_always_due = false;
     clock_ns = 1000000000;
     CHECK_EQ(uv_loop_init(&server.loop), 0);
     check_at_end(close_all, NULL);
@@ -276,6 +278,7 @@ static void open_server(bool is_awake)
     if (is_awake) {
         awake_want(&server.awake, WORK_AWAKE_NS);
         CHECK(awake_is(&server.awake));
+        awake_note_sockets(&server.awake);
     }
 }
 
@@ -348,6 +351,28 @@ static void test_while_awake_a_look_lies_between_the_reads_of_two_sessions(void)
     check_looks_between_steps();
 }
 
+/* Of one client, that stores again and again that it sleeps: nobody's socket was looked at. */
+static void check_turn_ends(bool is_awake)
+{
+    open_server(is_awake);
+    make_work();
+    is_bell_always_due = true;
+    server_turn(&server);
+    CHECK_GE(count(BELL), 1);
+    CHECK_EQ(count(RESUME), N_SESSIONS / 2);
+    CHECK(server.dirty == NULL && server.waiting_first == NULL);
+}
+
+static void test_while_awake_a_bell_that_is_always_due_ends_the_turn(void)
+{
+    check_turn_ends(true);
+}
+
+static void test_asleep_a_bell_that_is_always_due_ends_the_turn(void)
+{
+    check_turn_ends(false);
+}
+
 static uint32_t n_looks_before_a_step(void)
 {
     return (uint32_t)strspn(calls, (const char[]){LOOK, '\0'});
@@ -373,6 +398,9 @@ static void test_a_long_urgent_chunk_holds_nobody_up(void)
     server_turn(&server);
     CHECK_GT(n_looks_before_a_step(), 6);
     CHECK_EQ(n_urgent, 1);
+    for (uint32_t i = 1; i < N_BELLS; i++) {
+        server_turn(&server); /* it is time to look at sockets: one bell each */
+    }
     check_all_work_done();
     check_looks_between_steps();
     CHECK_LT(count(LOOK), 200); /* held once, and not before each step */
@@ -441,6 +469,8 @@ static void test_asleep_there_is_no_thread(void)
 CHECK_MAIN(CHECK_TEST(test_while_awake_nobody_urgent_waits_for_two_steps),
            CHECK_TEST(test_asleep_steps_share_looks),
            CHECK_TEST(test_while_awake_a_look_lies_between_the_reads_of_two_sessions),
+           CHECK_TEST(test_while_awake_a_bell_that_is_always_due_ends_the_turn),
+           CHECK_TEST(test_asleep_a_bell_that_is_always_due_ends_the_turn),
            CHECK_TEST(test_no_step_begins_while_a_small_urgent_chunk_is_at_a_device),
            CHECK_TEST(test_a_long_urgent_chunk_holds_nobody_up),
            CHECK_TEST(test_who_stops_waiting_does_not_try),
