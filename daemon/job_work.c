@@ -252,7 +252,8 @@ static void note_issued(struct job *job, const struct scheduler_place *place, st
 {
     push->n_released += n_records;
     if (push->is_described) {
-        ring_link_let_hear(push->ring, job->server->devices.all[place->device].link);
+        ring_link_let_hear(push->ring, job->server->devices.all[place->device].link,
+                           push->keeps_awake);
     }
 }
 

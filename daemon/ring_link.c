@@ -337,10 +337,10 @@ bool ring_link_may_keep_awake(const struct ring_link *link)
     return link->may_keep_awake && awake_has_cpus(&link->server->awake, link->server->devices.n);
 }
 
-void ring_link_let_hear(struct ring_link *link, struct worker_link *worker)
+void ring_link_let_hear(struct ring_link *link, struct worker_link *worker, bool is_quick)
 {
     if (link->state == RING_LINK_OPEN && ring_link_may_keep_awake(link) &&
-        worker_link_hear(worker, link->id, link->doorbell_fd)) {
+        worker_link_hear(worker, link->id, is_quick, link->doorbell_fd)) {
         link->is_heard = true;
     }
 }

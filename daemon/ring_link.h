@@ -92,8 +92,9 @@ void ring_link_hold(struct ring_link *link);
 void ring_link_let_go(struct ring_link *link);
 /* Do its client and our CPUs permit that we wait for it without sleeping?  See awake.h. */
 bool ring_link_may_keep_awake(const struct ring_link *link);
-/* This worker has work of the ring: it may wake up when more comes, where awake.h permits that. */
-void ring_link_let_hear(struct ring_link *link, struct worker_link *worker);
+/* This worker has work of the ring: it may wake up when more comes, where awake.h permits that.
+ * is_quick: such work keeps us awake, and does not have to leave places to others. */
+void ring_link_let_hear(struct ring_link *link, struct worker_link *worker, bool is_quick);
 /* Answer a descriptor; dropped where the client has broken the ring or is gone. */
 void ring_link_complete(struct ring_link *link, const struct ring_completion *completion);
 

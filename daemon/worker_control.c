@@ -181,9 +181,10 @@ static int send_bell(struct worker *worker, enum control_type type, uint32_t id,
     return send_control(worker, &message, fd, fd != NULL);
 }
 
-static struct worker_bell *find_bell(struct worker *worker, uint64_t ring)
+/* Of the first n; ring 0: one that is free. */
+static struct worker_bell *find_bell(struct worker *worker, uint64_t ring, uint32_t n)
 {
-    for (uint32_t id = 0; id < WORKER_BELLS; id++) {
+    for (uint32_t id = 0; id < n; id++) {
         if (worker->bells[id].ring == ring) {
             return &worker->bells[id];
         }
@@ -191,7 +192,7 @@ static struct worker_bell *find_bell(struct worker *worker, uint64_t ring)
     return NULL;
 }
 
-bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd)
+bool worker_link_hear(struct worker_link *link, uint64_t ring, bool is_quick, int doorbell_fd)
 {
     struct worker *worker = link->current;
     struct worker_bell *bell;
@@ -199,10 +200,10 @@ bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd)
     if (!worker_link_is_ready(link)) {
         return false;
     }
-    if (find_bell(worker, ring) != NULL) {
+    if (find_bell(worker, ring, WORKER_BELLS) != NULL) {
         return true;
     }
-    bell = find_bell(worker, 0);
+    bell = find_bell(worker, 0, is_quick ? WORKER_BELLS : WORKER_BELLS_OTHER);
     if (bell == NULL ||
         send_bell(worker, CONTROL_BELL_ADD, (uint32_t)(bell - worker->bells), &doorbell_fd) < 0) {
         return false;
@@ -234,7 +235,7 @@ void worker_link_unhear(struct worker_link *link, uint64_t ring)
     if (worker == NULL) {
         return;
     }
-    bell = find_bell(worker, ring);
+    bell = find_bell(worker, ring, WORKER_BELLS);
     if (bell != NULL) {
         bell->is_dropping = true;
         drop_bells(worker);

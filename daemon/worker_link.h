@@ -90,9 +90,10 @@ void worker_link_publish(struct worker_link *link);
 
 /*
  * The worker, which has work of this ring now, is to hear its doorbell as well, unless it does:
- * true.  False: it cannot now.  doorbell_fd is the front end's end.
+ * true.  False: it cannot now, or hears so many.  is_quick: it is work that keeps us awake; others
+ * get the first WORKER_BELLS_OTHER only.  doorbell_fd is the front end's end.
  */
-bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd);
+bool worker_link_hear(struct worker_link *link, uint64_t ring, bool is_quick, int doorbell_fd);
 /* And not any more; nothing if it does not. */
 void worker_link_unhear(struct worker_link *link, uint64_t ring);
 

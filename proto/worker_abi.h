@@ -104,8 +104,10 @@ _Static_assert(sizeof(struct work_row) == 32, "two rows are one cache line");
  * until some comes it hears none.
  */
 #define WORK_BELL_NS 300000
-/* At most, by ids below this; no more programs are quick at once.  Further ones are not heard. */
-#define WORKER_BELLS 64u
+/* At most, by ids below this; no more programs are quick at once.  Further ones are not heard, and
+ * of rings whose work keeps nobody awake half as many, so that urgent ones find a place. */
+#define WORKER_BELLS       64u
+#define WORKER_BELLS_OTHER (WORKER_BELLS / 2)
 
 enum result_state { RESULT_EMPTY, RESULT_TAKEN, RESULT_ISSUED, RESULT_DONE };
 

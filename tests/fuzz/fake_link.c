@@ -168,9 +168,9 @@ void worker_link_publish(struct worker_link *link)
     (void)link;
 }
 
-bool worker_link_hear(struct worker_link *link, uint64_t ring, int doorbell_fd)
+bool worker_link_hear(struct worker_link *link, uint64_t ring, bool is_quick, int doorbell_fd)
 {
-    (void)link, (void)ring, (void)doorbell_fd;
+    (void)link, (void)ring, (void)is_quick, (void)doorbell_fd;
     return false;
 }
 

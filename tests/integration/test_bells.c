@@ -301,28 +301,44 @@ static void test_bells_go_with_their_rings(void)
     }
 }
 
+enum { OF_ONE = 14, CROWD = WORKER_BELLS / OF_ONE + 1 }; /* rings of a connection; connections */
+
+/* More rings than bells, with work of this kind. */
+static void open_crowd(const struct story *story, const char *options, struct wire *ret_wires[])
+{
+    for (unsigned i = 0; i < CROWD * OF_ONE; i++) {
+        struct wire **wire = &ret_wires[i / OF_ONE];
+
+        *wire = i % OF_ONE == 0 ? wire_connect(harness_socket(story->daemon)) : *wire;
+        ring_client_check_works(ring_client_open(*wire, MIB),
+                                ring_client_open_copy(*wire, options));
+    }
+}
+
+static void close_crowd(struct wire *wires[])
+{
+    for (unsigned i = 0; i < CROWD; i++) {
+        wire_close(wires[i]);
+    }
+}
+
 static void test_more_rings_than_bells(void)
 {
-    enum { N = WORKER_BELLS + 6, OF_ONE = 14 };
     struct story story = start("2");
     pid_t worker = harness_worker(story.daemon);
-    struct wire *wires[N / OF_ONE];
+    struct wire *bulk[CROWD], *urgent[CROWD];
     unsigned n_fds;
 
     ring_client_check_works(story.ring, story.job); /* what a device opens, it has open then */
     ring_client_close(story.ring);
     n_fds = n_fds_at_rest(worker);
-    for (unsigned i = 0; i < N; i++) {
-        struct wire **wire = &wires[i / OF_ONE];
-
-        *wire = i % OF_ONE == 0 ? wire_connect(harness_socket(story.daemon)) : *wire;
-        ring_client_check_works(ring_client_open(*wire, MIB),
-                                ring_client_open_copy(*wire, ", priority: 'urgent'"));
-    }
+    open_crowd(&story, ", priority: 'bulk'", bulk); /* all bells were its, and no urgent ring's */
+    HARNESS_WAIT(n_fds_of(worker) == n_fds + WORKER_BELLS_OTHER);
+    open_crowd(&story, ", priority: 'urgent'", urgent);
     HARNESS_WAIT(n_fds_of(worker) == n_fds + WORKER_BELLS);
-    for (unsigned i = 0; i < N / OF_ONE; i++) {
-        wire_close(wires[i]);
-    }
+    close_crowd(bulk);
+    HARNESS_WAIT(n_fds_of(worker) == n_fds + WORKER_BELLS - WORKER_BELLS_OTHER);
+    close_crowd(urgent);
     HARNESS_WAIT(n_fds_of(worker) == n_fds);
 }
 
