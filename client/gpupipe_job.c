@@ -204,6 +204,12 @@ void job_destroy_all(struct gpupipe *gpupipe)
 
 /* ---- opening and freeing ------------------------------------------------------------------- */
 
+/* A job.close that finds the job ended already: why it did, its job.done is about to tell. */
+static bool came_too_late(const struct errand *errand, const struct failure *failure)
+{
+    return errand == &errand->job->close && failure->status == STATUS_NOT_FOUND;
+}
+
 static void on_errand_answer(struct call *call, const msgpack_object *result,
                              const struct failure *failure)
 {
@@ -211,7 +217,7 @@ static void on_errand_answer(struct call *call, const msgpack_object *result,
 
     (void)result;
     errand->is_under_way = false;
-    if (failure != NULL) {
+    if (failure != NULL && !came_too_late(errand, failure)) {
         end_with_failure(errand->job, failure);
     }
 }

@@ -51,7 +51,7 @@ struct server {
     uint64_t n_pushed, n_done, n_records;
     uint8_t fold;
     uint64_t const_id;
-    bool is_closed, is_over, has_refused;
+    bool is_closed, is_over, owes_done, has_refused;
     struct fake_rings *rings;
     uint32_t n_busy_rings;
     bool is_in_rings; /* the job's data lie there */
@@ -317,6 +317,10 @@ static void on_close(struct server *server, uint32_t msgid)
     MUST(!server->is_in_rings || fake_rings_are_idle(server->rings));
     if (server->is_over) {
         send_error(server, msgid, STATUS_NOT_FOUND);
+        if (server->owes_done) {
+            server->owes_done = false;
+            send_done(server, JOB_FAILED, STATUS_RING);
+        }
         return;
     }
     codec_pack_job_closed(&server->packer, msgid, &closed);
@@ -385,7 +389,9 @@ static enum fake_fate on_taken(void *owner, const struct ring_desc *desc)
     struct server *server = owner;
     int64_t seq = (int64_t)server->n_pushed;
 
-    MUST(desc->job == JOB && desc->flags == 0 && desc->deadline_ns == 0);
+    MUST(desc->job == JOB && desc->deadline_ns == 0);
+    MUST(desc->flags ==
+         (seq == server->script->break_seq && server->script->is_done_late ? RING_LAST : 0));
     MUST(server->is_in_rings);
     if (server->is_over) {
         return FAKE_REFUSED;
@@ -428,6 +434,10 @@ static void on_ring_broken(void *owner, uint64_t ring)
     fail(&closed.failure, STATUS_RING, NULL, "the script breaks it");
     codec_pack_ring_closed(&server->packer, &closed, true);
     flush(server);
+    if (server->script->is_done_late) {
+        server->owes_done = server->is_over = true;
+        return;
+    }
     send_done(server, JOB_FAILED, STATUS_RING);
 }
 

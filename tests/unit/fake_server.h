@@ -43,12 +43,13 @@ struct fake_script {
     uint32_t n_busy_rings;  /* refuse ring.open as BUSY this many times */
     bool is_done_first;     /* job.done goes before a ring's last completions */
     int64_t break_seq;      /* close its ring when this descriptor has come; -1 none */
-    int64_t lie_seq;        /* complete a push that does not exist instead; -1 none */
-    bool is_bell_eager;     /* ring after every completion, whether the client sleeps or not */
-    bool is_awake;          /* urgent pushes in rings keep it from sleeping, it says */
-    uint32_t nap_us;        /* before it answers what it holds of rings */
-    bool is_nonsense;       /* answer hello with bytes that are no message */
-    bool is_too_new;        /* api_compatible is beyond ours */
+    bool is_done_late;  /* and that was the last: job.done comes behind NOT_FOUND for job.close */
+    int64_t lie_seq;    /* complete a push that does not exist instead; -1 none */
+    bool is_bell_eager; /* ring after every completion, whether the client sleeps or not */
+    bool is_awake;      /* urgent pushes in rings keep it from sleeping, it says */
+    uint32_t nap_us;    /* before it answers what it holds of rings */
+    bool is_nonsense;   /* answer hello with bytes that are no message */
+    bool is_too_new;    /* api_compatible is beyond ours */
 
     /* After job.close: answer the request that comes next, before it does, and exit. */
     bool opens_job_and_dies;

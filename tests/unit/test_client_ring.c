@@ -353,6 +353,30 @@ static void test_a_ring_that_the_daemon_closes(void)
     }
 }
 
+/* The job had ended, and job.done had not come: "there is no job" was all that its client was told.
+ */
+static void test_a_ring_closed_under_a_last_push_leaves_its_jobs_reason(void)
+{
+    struct gpupipe_outcome outcome;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 3, .is_done_late = true};
+    script.break_seq = 2;
+    open_job_in_ring(20000);
+    works[2].desc.is_last = 1;
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(submit(&works[i]), 1);
+    }
+    while (!is_over(&outcome)) {
+        CHECK_GE(gpupipe_wait(gpupipe, -1), 0);
+    }
+    CHECK_EQ(reap(), 3);
+    CHECK_EQ(outcome.status, GPUPIPE_ERROR_RING);
+    CHECK_HAS(outcome.error->message, "the script says so");
+    gpupipe_job_free(job);
+    gpupipe_ring_close(STEAL(ring));
+    check_server();
+}
+
 static void test_a_completion_of_no_push(void)
 {
     int n_back = 0, n;
@@ -682,8 +706,10 @@ CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_completions_in_a
            CHECK_TEST(test_a_hundred_thousand_pushes_leave_no_memory_behind),
            CHECK_TEST(test_two_rings_and_messages_at_once), CHECK_TEST(test_a_refused_push),
            CHECK_TEST(test_a_push_that_fails_ends_its_job),
-           CHECK_TEST(test_a_ring_that_the_daemon_closes), CHECK_TEST(test_a_completion_of_no_push),
-           CHECK_TEST(test_a_lost_connection), CHECK_TEST(test_everything_can_be_closed_at_once),
+           CHECK_TEST(test_a_ring_that_the_daemon_closes),
+           CHECK_TEST(test_a_ring_closed_under_a_last_push_leaves_its_jobs_reason),
+           CHECK_TEST(test_a_completion_of_no_push), CHECK_TEST(test_a_lost_connection),
+           CHECK_TEST(test_everything_can_be_closed_at_once),
            CHECK_TEST(test_spans_that_the_daemon_would_refuse),
            CHECK_TEST(test_zeros_behind_a_short_record), CHECK_TEST(test_memory_of_a_ring),
            CHECK_TEST(test_rings_that_are_not_to_be_had), CHECK_TEST(test_another_connections_ring),
