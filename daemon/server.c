@@ -418,7 +418,7 @@ static void server_finish(struct server *server)
     ring_links_finish(server);
     listener_close(server);
     devices_finish(&server->devices);
-    aside_destroy(server->aside);
+    server_turn_end_aside(server);
     server_turn_stop(server);
     uv_walk(&server->loop, close_handle, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);

@@ -57,6 +57,7 @@ struct server {
     struct places places[PRIORITY_COUNT];
     struct awake awake;
     struct aside *aside; /* NULL: none was needed yet */
+    bool has_no_aside;   /* it could not be made */
     bool is_aside;       /* a call is made by it now: no job ends */
     uint64_t urgent_ns;  /* when the last urgent chunk was handed out */
     struct rates rates;
@@ -113,6 +114,8 @@ void server_turn(struct server *server);
 void server_turn_init(struct server *server);
 void server_turn_start(struct server *server);
 void server_turn_stop(struct server *server);
+/* No call is made aside any more. */
+void server_turn_end_aside(struct server *server);
 /* Devices came or went: serve, fall back, give up, or tell.  Called where no worker's callback
  * runs. */
 void server_note_devices(struct server *server);

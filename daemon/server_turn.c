@@ -77,7 +77,7 @@ static void dispatch(struct server *server)
 static bool has_aside(const struct server *server)
 {
     return awake_was(&server->awake) && awake_has_cpus(&server->awake, server->devices.n + 1) &&
-           server->state < SERVER_DRAINING;
+           server->state < SERVER_DRAINING && !server->has_no_aside;
 }
 
 /* Will an urgent chunk be done in a moment, and would a step that begins now be in its way? */
@@ -146,17 +146,46 @@ static void start_lingering(void *arg)
     *(int *)arg = linger_start();
 }
 
-static bool make_aside(struct server *server)
+static void stop_lingering(void *arg)
 {
-    int r = 0;
+    (void)arg;
+    linger_stop();
+}
 
-    if (server->aside == NULL && aside_create(&server->aside) == 0 && linger_is_on()) {
+static void relax(void *arg)
+{
+    (void)arg;
+    cpu_relax();
+}
+
+static int create_aside(struct server *server)
+{
+    int r = aside_create(&server->aside);
+
+    if (r == 0 && linger_is_on()) {
         aside_run(server->aside, start_lingering, &r, look_meanwhile, server);
     }
     if (r < 0) {
         aside_destroy(STEAL(server->aside));
     }
-    return server->aside != NULL;
+    return r;
+}
+
+/* It is tried once: what there is no memory or thread for now would be tried at each call. */
+static bool make_aside(struct server *server)
+{
+    if (server->aside == NULL) {
+        server->has_no_aside = create_aside(server) < 0;
+    }
+    return !server->has_no_aside;
+}
+
+void server_turn_end_aside(struct server *server)
+{
+    if (server->aside != NULL) {
+        aside_run(server->aside, stop_lingering, NULL, relax, NULL);
+        aside_destroy(STEAL(server->aside));
+    }
 }
 
 static void make(struct server *server, void (*make_call)(void *arg), struct call *call)

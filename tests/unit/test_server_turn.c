@@ -3,6 +3,7 @@
  * is likely a look at workers and rings lies between any two steps that take long.  The clock is
  * played: it is wrapped at link time.
  */
+#include "daemon/linger.h"
 #include "daemon/ring_link.h"
 #include "daemon/server.h"
 #include "proto/util.h"
@@ -54,6 +55,8 @@ static uint32_t count(char call)
     return n;
 }
 
+static uint32_t n_threads_made, n_timers;
+static bool has_no_threads;
 static uint32_t n_looks_within;        /* that a system call waits for */
 static const struct iovec no_bytes[1]; /* that it is about */
 
@@ -68,6 +71,32 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
 
     *ret_time = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
     return 0;
+}
+
+int __wrap_uv_thread_create(uv_thread_t *ret_thread, uv_thread_cb entry, void *arg);
+int __real_uv_thread_create(uv_thread_t *ret_thread, uv_thread_cb entry, void *arg);
+
+int __wrap_uv_thread_create(uv_thread_t *ret_thread, uv_thread_cb entry, void *arg)
+{
+    n_threads_made++;
+    return has_no_threads ? UV_EAGAIN : __real_uv_thread_create(ret_thread, entry, arg);
+}
+
+int __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *ret_timer);
+int __wrap_timer_delete(timer_t timer);
+int __real_timer_create(clockid_t clock, struct sigevent *event, timer_t *ret_timer);
+int __real_timer_delete(timer_t timer);
+
+int __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *ret_timer)
+{
+    n_timers++;
+    return __real_timer_create(clock, event, ret_timer);
+}
+
+int __wrap_timer_delete(timer_t timer)
+{
+    n_timers--;
+    return __real_timer_delete(timer);
 }
 
 /* They take until others have gone on. */
@@ -258,7 +287,7 @@ static void close_all(void *arg)
 {
     (void)arg;
     __atomic_store_n(&n_looks_within, 0, __ATOMIC_RELEASE);
-    aside_destroy(server.aside);
+    server_turn_end_aside(&server);
     uv_walk(&server.loop, close_handle, NULL);
     uv_run(&server.loop, UV_RUN_DEFAULT);
     uv_loop_close(&server.loop);
@@ -269,7 +298,8 @@ static void open_server(bool is_awake)
     memset(&server, 0, sizeof(server));
     memset(sessions, 0, sizeof(sessions));
     n_calls = n_bells = n_urgent = n_looks_left = n_looks_within = 0;
-    is_bell_always_due = false;
+    n_threads_made = n_timers = 0;
+    is_bell_always_due = has_no_threads = false;
     clock_ns = 1000000000;
     CHECK_EQ(uv_loop_init(&server.loop), 0);
     check_at_end(close_all, NULL);
@@ -457,6 +487,35 @@ static void test_without_a_cpu_more_there_is_no_thread(void)
     CHECK(server.aside == NULL);
 }
 
+/* To make one was tried at each call, and budgets were those of somebody who has it. */
+static void test_a_thread_that_cannot_be_made_is_tried_once(void)
+{
+    size_t budget;
+
+    open_server_with_cpus(2);
+    budget = server_read_budget(&server);
+    server.awake.n_cpus++;
+    has_no_threads = true;
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(server_send(&server, 8, no_bytes, 1), -EAGAIN);
+    }
+    CHECK_EQ(n_threads_made, 1);
+    CHECK(server.aside == NULL);
+    CHECK_EQ(server_read_budget(&server), budget);
+    CHECK_EQ(server_write_budget(&server), budget);
+}
+
+static void test_the_threads_timer_ends_with_it(void)
+{
+    open_server_with_cpus(3);
+    CHECK_EQ(linger_start(), 0);
+    CHECK_EQ(server_send(&server, 8, no_bytes, 1), -EAGAIN);
+    CHECK_EQ(n_timers, 2);
+    linger_stop();
+    server_turn_end_aside(&server);
+    CHECK_EQ(n_timers, 0);
+}
+
 static void test_asleep_there_is_no_thread(void)
 {
     open_server(false);
@@ -476,4 +535,6 @@ CHECK_MAIN(CHECK_TEST(test_while_awake_nobody_urgent_waits_for_two_steps),
            CHECK_TEST(test_who_stops_waiting_does_not_try),
            CHECK_TEST(test_with_a_cpu_more_urgent_work_waits_for_no_system_call),
            CHECK_TEST(test_without_a_cpu_more_there_is_no_thread),
+           CHECK_TEST(test_a_thread_that_cannot_be_made_is_tried_once),
+           CHECK_TEST(test_the_threads_timer_ends_with_it),
            CHECK_TEST(test_asleep_there_is_no_thread))
