@@ -1,7 +1,7 @@
 /*
- * Ring link: rings' lives, their doorbells, and taking descriptors from them.
+ * Ring link: rings' lives from when they are open, their doorbells, and taking descriptors.
  */
-#include "daemon/ring_link.h"
+#include "daemon/ring_link_private.h"
 
 #include "daemon/answer.h"
 #include "daemon/job.h"
@@ -15,7 +15,6 @@
 #include "proto/util.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <sys/socket.h>
 
 #define RING_BUDGET 64 /* descriptors of one ring in one turn, so that others have theirs */
@@ -80,7 +79,7 @@ static void on_closed(uv_handle_t *handle)
 }
 
 /* Nobody knows of it any more. */
-static void dispose(struct ring_link *link)
+void ring_link_dispose(struct ring_link *link)
 {
     if (link->n_handles > 0) {
         uv_close((uv_handle_t *)&link->doorbell_poll, on_closed);
@@ -151,10 +150,10 @@ static void finish(struct ring_link *link)
     }
     forget_awake(link);
     unlink_from_server(link);
-    dispose(link);
+    ring_link_dispose(link);
 }
 
-static void close_now(struct ring_link *link)
+void ring_link_end(struct ring_link *link)
 {
     link->state = RING_LINK_CLOSING;
     if (link->n_holds == 0) {
@@ -194,7 +193,7 @@ static void break_ring(struct ring_link *link, const char *reason)
 }
 
 /* A device cannot have its data any more: what it has accepted is answered so. */
-static void spoil(struct ring_link *link, const struct failure *failure)
+void ring_link_spoil(struct ring_link *link, const struct failure *failure)
 {
     log_warning("ring %llu: %s", (unsigned long long)link->id, failure->message);
     if (link->state == RING_LINK_OPEN) {
@@ -222,7 +221,7 @@ void ring_link_close(struct ring_link *link, uint32_t msgid)
 {
     link->has_close_msgid = true;
     link->close_msgid = msgid;
-    close_now(link);
+    ring_link_end(link);
 }
 
 void ring_link_orphan_all(struct session *session)
@@ -233,7 +232,7 @@ void ring_link_orphan_all(struct session *session)
         next = link->next;
         if (link->session == session) {
             link->session = NULL;
-            close_now(link);
+            ring_link_end(link);
         }
     }
     ring_leftovers_drop(&session_server(session)->ring_leftovers, session_number(session));
@@ -261,7 +260,7 @@ int ring_link_find(struct session *session, uint64_t id, const char *field,
 
 /* ---- taking descriptors --------------------------------------------------------------------- */
 
-static void mark_awake(struct ring_link *link)
+void ring_link_mark_awake(struct ring_link *link)
 {
     if (!link->is_awake) {
         link->is_awake = true;
@@ -354,7 +353,7 @@ void ring_link_complete(struct ring_link *link, const struct ring_completion *co
     ring_complete(link->queues, completion);
     link->n_room--;
     link->has_unpublished = true;
-    mark_awake(link);
+    ring_link_mark_awake(link);
     if (link->n_taken == 0) {
         publish(link); /* no more of it will come in this turn */
     }
@@ -420,14 +419,12 @@ bool ring_links_sleep(struct server *server)
     return true;
 }
 
-static int listen_to_doorbell(struct ring_link *link);
-
 static void on_quiet_timer(uv_timer_t *timer)
 {
     struct ring_link *link = timer->data;
 
     if (link->state == RING_LINK_OPEN) {
-        listen_to_doorbell(link);
+        ring_link_listen(link);
     }
 }
 
@@ -475,245 +472,10 @@ static void on_doorbell(uv_poll_t *poll, int status, int events)
     link->n_idle_wakes++;
     link->server->stats.ring_wakes++;
     ring_awake(link->queues);
-    mark_awake(link);
+    ring_link_mark_awake(link);
 }
 
-static int listen_to_doorbell(struct ring_link *link)
+int ring_link_listen(struct ring_link *link)
 {
     return uv_poll_start(&link->doorbell_poll, UV_READABLE | UV_DISCONNECT, on_doorbell);
-}
-
-/* ---- blanks --------------------------------------------------------------------------------- */
-
-static int make_doorbell(struct ring_link *link)
-{
-    int ends[2];
-    int r = channel_pair(true, ends);
-
-    if (r < 0) {
-        return r;
-    }
-    channel_refuse_fds(ends[0]);
-    link->doorbell_fd = ends[0];
-    link->client_fd = ends[1];
-    r = uv_poll_init(&link->server->loop, &link->doorbell_poll, link->doorbell_fd);
-    if (r < 0) {
-        return r;
-    }
-    uv_timer_init(&link->server->loop, &link->quiet_timer);
-    link->doorbell_poll.data = link;
-    link->quiet_timer.data = link;
-    link->n_handles = 2;
-    return 0;
-}
-
-/* NULL: no memory or descriptors. */
-static struct ring_link *make_blank(struct server *server)
-{
-    struct ring_link *link = calloc(1, sizeof(*link));
-
-    if (link == NULL) {
-        return NULL;
-    }
-    link->server = server;
-    link->doorbell_fd = link->client_fd = -1;
-    if (ring_create(&link->queues) < 0 || make_doorbell(link) < 0) {
-        dispose(link);
-        return NULL;
-    }
-    return link;
-}
-
-void ring_links_prepare(struct server *server)
-{
-    if (server->ring_blank == NULL) {
-        server->ring_blank = make_blank(server);
-    }
-}
-
-void ring_links_finish(struct server *server)
-{
-    if (server->ring_blank != NULL) {
-        dispose(STEAL(server->ring_blank));
-    }
-}
-
-static void on_blank_timer(uv_timer_t *timer)
-{
-    ring_links_prepare(timer->data);
-}
-
-static struct ring_link *take_blank(struct server *server)
-{
-    struct ring_link *link = STEAL(server->ring_blank);
-
-    uv_timer_start(&server->blank_timer, on_blank_timer, RING_POOL_STOCK_MS, 0);
-    return link != NULL ? link : make_blank(server);
-}
-
-/* ---- opening -------------------------------------------------------------------------------- */
-
-static int send_opened(struct ring_link *link)
-{
-    int fds[] = {ring_fd(link->queues), ring_lease_fd(link->data), link->client_fd};
-    struct msg_ring_opened opened = {
-        .ring = link->id,
-        .size = link->size,
-        .layout = RING_LAYOUT,
-        .entries = RING_ENTRIES,
-        .sq = ring_sq_offset(),
-        .cq = ring_cq_offset(),
-        .align = RING_ALIGN,
-        .awake_ns = ring_link_may_keep_awake(link) ? WORK_AWAKE_NS : 0,
-    };
-    struct answer answer;
-
-    codec_pack_ring_opened(answer_begin(&answer), link->open_msgid, &opened);
-    int r = answer_send_with_fds(&answer, link->session, fds, ARRAY_SIZE(fds));
-    close(steal_fd(&link->client_fd));
-    return r;
-}
-
-/* Its segment is there.  The link is OPEN or gone afterwards. */
-static void complete_open(struct ring_link *link)
-{
-    struct failure failure;
-
-    link->size = ring_lease_size(link->data);
-    link->segment = ring_lease_segment(link->data);
-    if (listen_to_doorbell(link) < 0 || send_opened(link) < 0) {
-        fail(&failure, STATUS_NO_MEMORY, NULL, "no memory or descriptors for a ring");
-        session_queue_error(link->session, link->open_msgid, &failure);
-        close_now(link);
-        return;
-    }
-    link->state = RING_LINK_OPEN;
-    mark_awake(link);
-    link->server->stats.rings_total++;
-}
-
-static void on_data(void *owner, const struct failure *failure)
-{
-    struct ring_link *link = owner;
-
-    if (failure == NULL) {
-        complete_open(link);
-    } else if (link->state != RING_LINK_OPENING) {
-        spoil(link, failure);
-    } else {
-        link->data = NULL;
-        session_queue_error(link->session, link->open_msgid, failure);
-        close_now(link);
-    }
-}
-
-/*
- * Descriptors on their way keep their rings' queues alive, at nobody's charge, and count among
- * those that the kernel lets all our clients together have on their way.
- */
-static int check_unread(struct session *session, struct failure *ret_failure)
-{
-    if (session_n_fds_unread(session) < LIMIT_RINGS) {
-        return 0;
-    }
-    fail(ret_failure, STATUS_BUSY, "size",
-         "%d results of ring.open may be unread; read them, then try again", LIMIT_RINGS);
-    ret_failure->retry_ms = SERVER_RETRY_MS;
-    return failure_add_limit(ret_failure, "rings", LIMIT_RINGS, LIMIT_RINGS);
-}
-
-static int check_count(const struct session *session, struct failure *ret_failure)
-{
-    const struct ring_link *link = session_server(session)->rings;
-    uint32_t n = 0;
-
-    for (; link != NULL; link = link->next) {
-        n += link->session == session;
-    }
-    if (n < LIMIT_RINGS) {
-        return 0;
-    }
-    fail(ret_failure, STATUS_QUOTA, "size", "this connection has %u rings, at most %d", n,
-         LIMIT_RINGS);
-    return failure_add_limit(ret_failure, "rings", n, LIMIT_RINGS);
-}
-
-/* The memory node that is near the device, or -1. */
-static int find_node(const struct session *session, const char *device, int32_t *ret_node,
-                     struct failure *ret_failure)
-{
-    const struct devices *devices = &session_server(session)->devices;
-    const struct device *found = devices_find(devices, device);
-
-    *ret_node = -1;
-    if (device[0] != '\0' && found == NULL) {
-        return fail(ret_failure, STATUS_NO_DEVICE, "device", "there is no device \"%s\"", device);
-    }
-    if (found != NULL) {
-        *ret_node = worker_link_caps(found->link)->numa;
-    }
-    return 0;
-}
-
-static int create(struct session *session, uint32_t msgid, struct ring_link **ret_link,
-                  struct failure *ret_failure)
-{
-    struct server *server = session_server(session);
-    struct ring_link *link = take_blank(server);
-
-    if (link == NULL) {
-        return fail(ret_failure, STATUS_NO_MEMORY, NULL, "no memory or descriptors for a ring");
-    }
-    link->session = session;
-    link->connection = session_number(session);
-    link->open_msgid = msgid;
-    link->may_keep_awake = awake_permits(&server->awake, session_fd(session));
-    link->id = ++server->last_ring_id;
-    *ret_link = link;
-    return 0;
-}
-
-static void link_to_server(struct ring_link *link)
-{
-    struct server *server = link->server;
-
-    link->next = server->rings;
-    if (link->next != NULL) {
-        link->next->previous = link;
-    }
-    server->rings = link;
-}
-
-int ring_link_open(struct session *session, uint32_t msgid, const struct msg_ring_open *open,
-                   struct failure *ret_failure)
-{
-    const struct ring_holder holder = {session_uid(session), session_number(session)};
-    struct server *server = session_server(session);
-    struct ring_link *link = NULL;
-    int32_t node = -1;
-    int r = check_count(session, ret_failure);
-
-    if (r == 0) {
-        r = check_unread(session, ret_failure);
-    }
-    if (r == 0) {
-        r = find_node(session, open->device, &node, ret_failure);
-    }
-    if (r == 0) {
-        r = create(session, msgid, &link, ret_failure);
-    }
-    if (r < 0) {
-        return r;
-    }
-    r = ring_pool_lease(server->ring_pool, &holder, open->size, node, on_data, link, &link->data,
-                        ret_failure);
-    if (r < 0) {
-        dispose(link);
-        return r;
-    }
-    link_to_server(link);
-    if (r == 0) {
-        complete_open(link);
-    }
-    return 0;
 }
