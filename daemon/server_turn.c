@@ -296,11 +296,11 @@ static void on_prepare(uv_prepare_t *prepare)
     do {
         server_turn(server);
         is_awake = awake_is(&server->awake);
-    } while (is_awake ? takes_another(server) : !devices_sleep(&server->devices));
+    } while (is_awake && takes_another(server));
     if (!is_awake) {
         ring_links_ring(server, UINT32_MAX);
     }
-    if (is_awake || !ring_links_sleep(server)) {
+    if (is_awake || !devices_sleep(&server->devices) || !ring_links_sleep(server)) {
         uv_idle_start(&server->go_on, on_go_on);
     }
     server->n_readers_was = server->n_readers;

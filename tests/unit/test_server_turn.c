@@ -36,6 +36,8 @@ static uint32_t n_calls;
 static uint64_t clock_ns;
 static uint32_t n_bells; /* that are due */
 static bool is_bell_always_due;
+static bool has_news; /* a worker, whenever somebody looks */
+static uint32_t n_tries_to_sleep;
 static uint32_t n_urgent;
 static uint32_t n_looks_left; /* until the urgent chunk is done; 0: it never is */
 
@@ -170,7 +172,9 @@ void devices_publish(struct devices *devices)
 bool devices_sleep(struct devices *devices)
 {
     (void)devices;
-    return true;
+    CHECK_LT(n_tries_to_sleep, 10);
+    n_tries_to_sleep++;
+    return !has_news;
 }
 
 void devices_awake(struct devices *devices)
@@ -298,8 +302,8 @@ static void open_server(bool is_awake)
     memset(&server, 0, sizeof(server));
     memset(sessions, 0, sizeof(sessions));
     n_calls = n_bells = n_urgent = n_looks_left = n_looks_within = 0;
-    n_threads_made = n_timers = 0;
-    is_bell_always_due = has_no_threads = false;
+    n_threads_made = n_timers = n_tries_to_sleep = 0;
+    is_bell_always_due = has_no_threads = has_news = false;
     clock_ns = 1000000000;
     CHECK_EQ(uv_loop_init(&server.loop), 0);
     check_at_end(close_all, NULL);
@@ -401,6 +405,19 @@ static void test_while_awake_a_bell_that_is_always_due_ends_the_turn(void)
 static void test_asleep_a_bell_that_is_always_due_ends_the_turn(void)
 {
     check_turn_ends(false);
+}
+
+/* Small jobs of one client came so fast that nobody else's socket was looked at. */
+static void test_asleep_sockets_do_not_wait_for_a_worker_to_fall_silent(void)
+{
+    open_server(false);
+    server_turn_start(&server);
+    has_news = true;
+    for (uint32_t i = 1; i <= 5; i++) {
+        uv_run(&server.loop, UV_RUN_NOWAIT);
+        CHECK_EQ(n_tries_to_sleep, i);
+    }
+    server_turn_stop(&server);
 }
 
 static uint32_t n_looks_before_a_step(void)
@@ -530,6 +547,7 @@ CHECK_MAIN(CHECK_TEST(test_while_awake_nobody_urgent_waits_for_two_steps),
            CHECK_TEST(test_while_awake_a_look_lies_between_the_reads_of_two_sessions),
            CHECK_TEST(test_while_awake_a_bell_that_is_always_due_ends_the_turn),
            CHECK_TEST(test_asleep_a_bell_that_is_always_due_ends_the_turn),
+           CHECK_TEST(test_asleep_sockets_do_not_wait_for_a_worker_to_fall_silent),
            CHECK_TEST(test_no_step_begins_while_a_small_urgent_chunk_is_at_a_device),
            CHECK_TEST(test_a_long_urgent_chunk_holds_nobody_up),
            CHECK_TEST(test_who_stops_waiting_does_not_try),
