@@ -241,6 +241,7 @@ static void test_a_push_that_fails_takes_those_that_wait_with_it(void)
         struct ring_desc desc = ring_client_copy(job, 0, MIB / 2, 1);
 
         desc.tag = i;
+        desc.deadline_ns = UINT64_C(3600000000000); /* of its own: it shares no chunk */
         ring_client_submit(ring, &desc, 1);
     }
     HARNESS_WAIT(stat_of(wire, "pushes_total") == n_pushes + N_BULK);
