@@ -2,6 +2,7 @@
  * Tables: small descriptors that are there at once are one push to the daemon and its workers, and
  * remain many to their client.  The op is gray, whose reference is here.
  */
+#include "proto/channel.h"
 #include "proto/status.h"
 #include "proto/util.h"
 #include "proto/worker_abi.h"
@@ -439,9 +440,64 @@ static void test_a_worker_that_dies_answers_each_once(void)
     }
 }
 
+/* One job's rows in two rings, in turns: each is computed in its ring, and answered there. */
+static void test_rows_of_two_rings_stay_apart(void)
+{
+    struct ring_desc descs[N];
+    bool seen[2][N] = {{false}};
+    struct ring_client *rings[2];
+    uint64_t job;
+
+    start();
+    rings[0] = ring;
+    rings[1] = ring_client_open(wire, MIB);
+    job = open_job(WINDOW ", ordered: false");
+    for (uint32_t r = 0; r < 2; r++) {
+        ring = rings[r];
+        fill();
+    }
+    harness_pause(harness_worker(daemon_of_test));
+    for (uint32_t i = 0; i < N; i++) {
+        descs[i] = describe(job, i);
+        ring_client_submit(rings[i % 2], &descs[i], 1);
+    }
+    await_pushes();
+    CHECK_EQ(kill(harness_worker(daemon_of_test), SIGCONT), 0);
+    for (uint32_t i = 0; i < N; i++) {
+        ring = rings[i % 2];
+        struct ring_completion completion = reap_one(seen[i % 2]);
+
+        CHECK_EQ(completion.tag % 2, i % 2);
+        check_good(&descs[completion.tag], &completion);
+        check_output((uint32_t)(completion.tag ^ 1), 0); /* which is the other ring's */
+    }
+}
+
+/* Rows hold their ring until the worker is done with them; they have nowhere to be answered. */
+static void test_a_ring_that_breaks_under_its_rows(void)
+{
+    struct ring_desc descs[N];
+
+    submit_to_paused_worker(descs, WINDOW);
+    await_pushes();
+    __atomic_store_n((uint32_t *)((uint8_t *)ring->shared + ring->sq), 1 << 20, __ATOMIC_SEQ_CST);
+    channel_ring(ring->doorbell_fd);
+    CHECK_EQ(wire_number(wire_notification(wire, "ring.closed"), "0"), ring->id);
+    ring_client_is_empty(ring);
+    CHECK_EQ(stat_of("rings"), 1);
+    CHECK_EQ(kill(harness_worker(daemon_of_test), SIGCONT), 0);
+    CHECK_STR(wire_text(wire_notification(wire, "job.done"), "1.state"), "failed");
+    HARNESS_WAIT(stat_of("rings") == 0);
+    ring_client_is_empty(ring);
+    CHECK_EQ(stat_of("chunks_in_flight"), 0);
+    ring_client_check_works(ring_client_open(wire, MIB), ring_client_open_copy(wire, ""));
+}
+
 CHECK_MAIN(CHECK_TEST(test_descriptors_share_chunks), CHECK_TEST(test_good_and_bad_in_one_batch),
            CHECK_TEST(test_two_jobs_interleaved), CHECK_TEST(test_a_row_closes_the_job),
            CHECK_TEST(test_rows_take_credit), CHECK_TEST(test_cancel_answers_each_once),
            CHECK_TEST(test_a_deadline_that_passes_answers_each_once),
            CHECK_TEST(test_a_row_s_deadline_is_nobody_else_s),
-           CHECK_TEST(test_a_worker_that_dies_answers_each_once))
+           CHECK_TEST(test_a_worker_that_dies_answers_each_once),
+           CHECK_TEST(test_rows_of_two_rings_stay_apart),
+           CHECK_TEST(test_a_ring_that_breaks_under_its_rows))
