@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <grp.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -51,6 +53,14 @@ pid_t bench_fork(void)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     }
     return pid;
+}
+
+void bench_become(uid_t uid)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0) {
+        bench_fail("cannot go on as user %u: %s", (unsigned)uid, strerror(errno));
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a new user clears it */
 }
 
 void bench_end(pid_t pid)
@@ -223,6 +233,13 @@ void bench_daemon_stop(struct bench_daemon *daemon)
     snprintf(lock_path, sizeof(lock_path), "%s.lock", daemon->socket_path);
     unlink(lock_path);
     rmdir(daemon->folder);
+}
+
+void bench_daemon_admit_all(const struct bench_daemon *daemon)
+{
+    if (chmod(daemon->folder, 0711) < 0 || chmod(daemon->socket_path, 0666) < 0) {
+        bench_fail("%s: %s", daemon->socket_path, strerror(errno));
+    }
 }
 
 /* The fields utime and stime follow the name, which may contain anything but ends with ')'. */

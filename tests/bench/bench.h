@@ -41,9 +41,13 @@ uint32_t bench_count_devices(const char *backend);
 /* path NULL: the daemon of this build.  Returns once it is ready. */
 void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend);
 void bench_daemon_stop(struct bench_daemon *daemon);
+/* Other users' processes may connect as well. */
+void bench_daemon_admit_all(const struct bench_daemon *daemon);
 
 /* fork(), and the child dies with this process.  0 in the child, which ends with _exit(). */
 pid_t bench_fork(void);
+/* As root, in such a child: it goes on as this user. */
+void bench_become(uid_t uid);
 /* Ask a child to end, and wait for it. */
 void bench_end(pid_t pid);
 

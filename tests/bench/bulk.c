@@ -227,6 +227,9 @@ static void serve(int fd, struct party_answer *answer, const void *shape)
     bulk.subjects[BULK_COPY] = subject_copy;
     bulk.subjects[BULK_ITERATE] = subject_iterate;
     bulk.subjects[BULK_ITERATE].value = bulk.shape->iterate_n;
+    if (bulk.shape->uid != 0) {
+        bench_become(bulk.shape->uid);
+    }
     if (bulk.shape->is_inline) {
         open_socket(&bulk);
     } else {

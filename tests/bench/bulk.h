@@ -24,6 +24,7 @@ struct bulk_shape {
     uint32_t window;
     uint32_t iterate_n; /* of BULK_ITERATE, 152 or more */
     const char *device; /* NULL: any */
+    uid_t uid;          /* 0: this process's */
     bool is_inline;     /* no ring: `run` requests of copy; as fast as it goes */
 };
 
