@@ -22,6 +22,7 @@ run small 60 --backend $backend
 run overload $((50 + 2 * ${DURATION:-15})) --backend $backend --duration "${DURATION:-15}"
 run latency 60 --backend $backend --shots 0
 run after 30 --backend $backend
+run fair 45 --backend $backend
 run gpus 60 --backend $backend
 
 head_of_table
@@ -58,4 +59,8 @@ row overload "130 % of bulk offered: goodput of the capacity" "goodput of the ca
 row overload "... urgent p99 against that at 70 %" "urgent p99 against that at 70 %"
 row overload "... memory of the front end against that at 70 %" "memory of the front end"
 row overload "... memory of the worker" "memory of the worker"
+row fair "two users, 1 and 50 processes: device time, off from equal by" "one process against many: off by"
+row fair "... device time of both in a second" "busy: one process against many"
+row fair "... a hog with kernels five times as long, and another user" "a hog against short kernels: off by"
+row fair "... device time of both in a second" "busy: a hog against short kernels"
 end_of_table
