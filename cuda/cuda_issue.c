@@ -292,21 +292,25 @@ static bool has_output(const struct cuda_slot *slot)
     return slot->works[0].out[0].size > 0;
 }
 
-/* What comes to the stream now begins when what the slot is behind has ended.  The event is
- * recorded again when the launch is complete; who waits for it waits for what it was by now. */
-static int wait_behind(const struct cuda_slot *slot, cudaStream_t stream,
-                       struct cuda_trouble *ret_trouble)
+/* What comes to the stream from now on begins when what the other one has by now has ended.  An
+ * event may be recorded again later: who waits for it waits for what it was when it was told to. */
+static int follow(cudaStream_t stream, cudaStream_t other, cudaEvent_t event,
+                  struct cuda_trouble *ret_trouble)
 {
-    int error = CUDA_CHECK(cudaEventRecord(slot->event, slot->behind), ret_trouble);
+    int error = 0;
 
-    return error == 0 ? CUDA_CHECK(cudaStreamWaitEvent(stream, slot->event, 0), ret_trouble)
-                      : error;
+    if (other != stream) {
+        error = CUDA_CHECK(cudaEventRecord(event, other), ret_trouble);
+        error = error == 0 ? CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0), ret_trouble) : error;
+    }
+    return error;
 }
 
-static int begin(struct cuda_consts *consts, struct cuda_slot *slot, cudaStream_t stream,
+static int begin(struct cuda_consts *consts, struct cuda_slot *slot,
                  struct cuda_trouble *ret_trouble)
 {
-    int error = slot->behind != NULL ? wait_behind(slot, stream, ret_trouble) : 0;
+    const cudaStream_t stream = slot->in;
+    int error = slot->behind != NULL ? follow(stream, slot->behind, slot->event, ret_trouble) : 0;
 
     if (error < 0) {
         return error;
@@ -340,18 +344,28 @@ static int go_on(const struct cuda_kernels *kernels, struct cuda_slot *slot, cud
 }
 
 static int bring_out(const struct cuda_kernels *kernels, struct cuda_slot *slot,
-                     cudaStream_t stream, struct cuda_trouble *ret_trouble)
+                     struct cuda_trouble *ret_trouble)
 {
-    int error = move(kernels, slot, slot->window->moved_out, slot->n_out, stream, ret_trouble);
+    int error = move(kernels, slot, slot->window->moved_out, slot->n_out, slot->out, ret_trouble);
 
-    return error == 0 && slot->step == CUDA_STEP_END ? mark(slot, CUDA_STAGES, stream, ret_trouble)
-                                                     : error;
+    return error == 0 && slot->step == CUDA_STEP_END
+               ? mark(slot, CUDA_STAGES, slot->out, ret_trouble)
+               : error;
+}
+
+/* What has been issued of it, before something went wrong, is behind its last stream. */
+static bool gather(const struct cuda_slot *slot, cudaStream_t stream)
+{
+    struct cuda_trouble trouble;
+
+    return follow(slot->out, slot->in, slot->brought, &trouble) == 0 &&
+           follow(slot->out, stream, slot->computed, &trouble) == 0;
 }
 
 /* Whatever happened before. */
-static int end(struct cuda_slot *slot, cudaStream_t stream, bool *ret_is_lost,
-               struct cuda_trouble *ret_trouble)
+static int end(struct cuda_slot *slot, bool *ret_is_lost, struct cuda_trouble *ret_trouble)
 {
+    const cudaStream_t stream = slot->out;
     int error = 0;
 
     if (slot->large != NULL) {
@@ -378,24 +392,33 @@ bool cuda_issue_step(const struct cuda_kernels *kernels, struct cuda_consts *con
     *ret_is_lost = false;
     switch (slot->step) {
     case CUDA_STEP_BEGIN:
-        *ret_error = begin(consts, slot, stream, ret_trouble);
+        *ret_error = begin(consts, slot, ret_trouble);
         break;
     case CUDA_STEP_IN:
-        *ret_error = move(kernels, slot, slot->window->moved_in, slot->n_in, stream, ret_trouble);
+        *ret_error = move(kernels, slot, slot->window->moved_in, slot->n_in, slot->in, ret_trouble);
+        break;
+    case CUDA_STEP_BROUGHT:
+        *ret_error = follow(stream, slot->in, slot->brought, ret_trouble);
+        slot->step++;
         break;
     case CUDA_STEP_COMPUTE:
         *ret_error = go_on(kernels, slot, stream, ret_trouble);
         break;
+    case CUDA_STEP_COMPUTED:
+        *ret_error = follow(slot->out, stream, slot->computed, ret_trouble);
+        slot->step++;
+        break;
     case CUDA_STEP_OUT:
-        *ret_error = bring_out(kernels, slot, stream, ret_trouble);
+        *ret_error = bring_out(kernels, slot, ret_trouble);
         break;
     case CUDA_STEP_END:
-        *ret_error = end(slot, stream, ret_is_lost, ret_trouble);
+        *ret_error = end(slot, ret_is_lost, ret_trouble);
         return false;
     }
     if (*ret_error < 0) {
         slot->tells_end = false;
         slot->step = CUDA_STEP_END;
+        *ret_is_lost = !gather(slot, stream);
     }
     return true;
 }

@@ -20,10 +20,11 @@ bool cuda_issue_join(const struct cuda_kernels *kernels, struct cuda_slot *slot,
                      const struct device_work *work);
 
 /*
- * Issue the next step of the launch to the stream; false: that was the last one.  A step is one
- * call of CUDA at most: an array copied, a kernel, or what says that all is done, the number in the
- * slot's window if the slot tells its end, else its event.  More only where constants are new to
- * the device, arrays do not fit the slot, stages are timed, or it is behind another stream.
+ * Issue the next step of the launch, whose kernel goes to this stream; false: that was the last
+ * one.  A step is one call of CUDA at most: an array copied, a kernel, or what says that all is
+ * done, the number in the slot's window if the slot tells its end, else its event.  More only where
+ * one stream is to wait for another, constants are new to the device, arrays do not fit the slot,
+ * or stages are timed.
  *
  * What goes wrong is noted: after a negative *ret_error, the trouble's, the next step is the last,
  * and what has been issued is behind it.  If that itself goes wrong nobody can say when the slot is

@@ -21,13 +21,14 @@ static uint64_t key_of(const struct device_work *work)
     return (key ^ work->kind) * UINT64_C(0x100000001b3);
 }
 
-bool cuda_paces_exceeds(const struct cuda_paces *paces, const struct device_work *work,
-                        uint64_t bytes, uint64_t limit_ns)
+uint64_t cuda_paces_expect(const struct cuda_paces *paces, const struct device_work *work,
+                           uint64_t bytes)
 {
     uint64_t key = key_of(work);
 
-    return paces->all[key % CUDA_PACES].key == key &&
-           paces->all[key % CUDA_PACES].ns_per_byte * (double)bytes > (double)limit_ns;
+    return paces->all[key % CUDA_PACES].key == key
+               ? 1 + (uint64_t)(paces->all[key % CUDA_PACES].ns_per_byte * (double)bytes)
+               : 0;
 }
 
 void cuda_paces_note(struct cuda_paces *paces, const struct device_work *work, uint64_t bytes,

@@ -8,8 +8,6 @@
 
 #include "cuda/device.h"
 
-#include <stdbool.h>
-
 #define CUDA_PACES 64u
 
 struct cuda_paces {
@@ -19,8 +17,8 @@ struct cuda_paces {
     } all[CUDA_PACES];
 };
 
-/* Will so many bytes take longer than limit_ns?  No, as long as nobody knows. */
-bool cuda_paces_exceeds(const struct cuda_paces *paces, const struct device_work *work,
-                        uint64_t bytes, uint64_t limit_ns);
+/* How long so many bytes will take, at least 1 ns; 0: nobody knows. */
+uint64_t cuda_paces_expect(const struct cuda_paces *paces, const struct device_work *work,
+                           uint64_t bytes);
 void cuda_paces_note(struct cuda_paces *paces, const struct device_work *work, uint64_t bytes,
                      uint64_t device_ns);

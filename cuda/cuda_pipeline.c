@@ -119,22 +119,34 @@ static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct 
 
 /*
  * What is after other work goes behind it, to the same stream: that costs no event, and no other
- * stream stands still meanwhile; unless that stream is on the wrong part of the device.  The other
- * was issued before, as it was before it in the fifo.
+ * stream stands still meanwhile; unless that stream is on the wrong part of the device, or is not
+ * the last that the other goes to.  The other was issued before, as it was before it in the fifo.
  */
 static struct cuda_stream *choose_stream(struct cuda_pipeline *pipeline, enum priority priority,
                                          struct cuda_slot *slot, bool is_parted)
 {
     struct cuda_streams *streams = pipeline->streams;
     const struct device_work *work = &slot->works[0];
-    struct cuda_stream *other =
-        work->is_after ? cuda_streams_find(streams, priority, work->after) : NULL;
+    struct cuda_stream *stream = NULL;
+    const struct cuda_slot *other =
+        work->is_after ? cuda_streams_find(streams, priority, work->after, &stream) : NULL;
 
-    if (other != NULL && cuda_streams_fits(streams, priority, is_parted, other)) {
-        return other;
+    if (other != NULL && other->out == stream->handle &&
+        cuda_streams_fits(streams, priority, is_parted, stream)) {
+        return stream;
     }
-    slot->behind = other != NULL ? other->handle : NULL;
+    slot->behind = other != NULL ? other->out : NULL;
     return cuda_streams_pick(streams, priority, is_parted);
+}
+
+/*
+ * Copies have streams of their own where they are sure not to be in each other's way: what is after
+ * other work would have those behind it wait as well, and so would a long kernel.
+ */
+static bool has_copy_streams(const struct cuda_slot *slot, uint64_t expected_ns)
+{
+    return slot->way == CUDA_COPIED && !slot->works[0].is_after && expected_ns > 0 &&
+           !slot->is_long;
 }
 
 /* A slot for what is next of a priority, with the stream that it goes to; false: there is none. */
@@ -143,6 +155,7 @@ static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
 {
     struct fifo *fifo = &pipeline->fifos[priority];
     struct cuda_slot *slot = NULL;
+    uint64_t expected_ns = 0;
     bool is_parted;
 
     if (fifo->n > 0 && !pipeline->is_lost) {
@@ -156,7 +169,8 @@ static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
     if (priority == PRIORITY_URGENT) {
         is_parted = pipeline->n_long > 0 && slot->way != CUDA_COPIED;
     } else {
-        slot->is_long = cuda_paces_exceeds(&pipeline->paces, &slot->works[0], slot->used, LONG_NS);
+        expected_ns = cuda_paces_expect(&pipeline->paces, &slot->works[0], slot->used);
+        slot->is_long = expected_ns > LONG_NS;
         pipeline->n_long += slot->is_long;
         is_parted = slot->is_long;
     }
@@ -164,6 +178,11 @@ static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
     slot->ask_ns = slot->common.start_ns;
     *ret_issuing = (struct issuing){.slot = slot,
                                     .stream = choose_stream(pipeline, priority, slot, is_parted)};
+    slot->in = slot->out = ret_issuing->stream->handle;
+    if (has_copy_streams(slot, expected_ns)) {
+        slot->in = pipeline->streams->in[priority];
+        slot->out = pipeline->streams->out[priority];
+    }
     return true;
 }
 

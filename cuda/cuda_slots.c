@@ -11,10 +11,14 @@
 
 static int allocate_slot(struct cuda_slot *slot, struct cuda_trouble *ret_trouble)
 {
+    cudaEvent_t *const events[] = {&slot->event, &slot->brought, &slot->computed};
     void *memory = NULL;
-    int error =
-        CUDA_CHECK(cudaEventCreateWithFlags(&slot->event, cudaEventDisableTiming), ret_trouble);
+    int error = 0;
 
+    for (uint32_t i = 0; i < ARRAY_SIZE(events) && error == 0; i++) {
+        error =
+            CUDA_CHECK(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), ret_trouble);
+    }
     for (uint32_t i = 0; i < ARRAY_SIZE(slot->stages) && error == 0; i++) {
         error = CUDA_CHECK(cudaEventCreate(&slot->stages[i]), ret_trouble);
     }
@@ -117,6 +121,8 @@ static void destroy_event(cudaEvent_t event)
 static void free_slot(struct cuda_slot *slot)
 {
     destroy_event(slot->event);
+    destroy_event(slot->brought);
+    destroy_event(slot->computed);
     for (uint32_t i = 0; i < ARRAY_SIZE(slot->stages); i++) {
         destroy_event(slot->stages[i]);
     }

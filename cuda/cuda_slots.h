@@ -65,7 +65,9 @@ enum cuda_stage { CUDA_COPY_IN, CUDA_COMPUTE, CUDA_COPY_OUT, CUDA_STAGES };
 enum cuda_step {
     CUDA_STEP_BEGIN, /* what it needs beside its arrays */
     CUDA_STEP_IN,
+    CUDA_STEP_BROUGHT, /* the kernel waits for the arrays */
     CUDA_STEP_COMPUTE,
+    CUDA_STEP_COMPUTED, /* and they for it */
     CUDA_STEP_OUT,
     CUDA_STEP_END,
 };
@@ -74,12 +76,14 @@ struct cuda_slot {
     enum cuda_kind kind;
     struct cuda_slot *next; /* of the free ones; else the one issued behind it to its stream */
     struct cuda_window *window;
-    char *memory;        /* on the device */
-    uint64_t size;       /* of it */
-    uint32_t *n_ended;   /* on the device: see launch.h */
-    void *large;         /* from the device's pool, for arrays that do not fit; else NULL */
-    cudaEvent_t event;   /* behind the last operation of this launch, unless it tells its end */
-    cudaStream_t behind; /* where what it is after is, if that is another stream; else NULL */
+    char *memory;         /* on the device */
+    uint64_t size;        /* of it */
+    uint32_t *n_ended;    /* on the device: see launch.h */
+    void *large;          /* from the device's pool, for arrays that do not fit; else NULL */
+    cudaEvent_t event;    /* behind the last operation of this launch, unless it tells its end */
+    cudaStream_t behind;  /* where what it is after is, if that is another stream; else NULL */
+    cudaStream_t in, out; /* where its arrays go; most launches have one stream for all */
+    cudaEvent_t brought, computed;       /* behind the arrays, and the kernel, where these differ */
     cudaEvent_t stages[CUDA_STAGES + 1]; /* recorded only if is_timed */
     enum cuda_way way;
     enum cuda_step step;

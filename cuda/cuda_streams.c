@@ -40,6 +40,17 @@ static int create_all(struct cuda_streams *streams, struct cuda_trouble *ret_tro
                                   priority_of(priority, least, greatest),
                                   &streams->all[priority][place].handle, ret_trouble);
     }
+    for (enum priority priority = PRIORITY_NORMAL; priority < PRIORITY_COUNT && error == 0;
+         priority++) {
+        const int level = priority_of(priority, least, greatest);
+
+        error = cuda_parts_stream(streams->parts, CUDA_WHOLE, level, &streams->in[priority],
+                                  ret_trouble);
+        if (error == 0) {
+            error = cuda_parts_stream(streams->parts, CUDA_WHOLE, level, &streams->out[priority],
+                                      ret_trouble);
+        }
+    }
     return error;
 }
 
@@ -66,18 +77,24 @@ int cuda_streams_create(uint32_t n, struct cuda_streams **ret_streams,
     return 0;
 }
 
+static void destroy_stream(cudaStream_t stream)
+{
+    if (stream != NULL) {
+        cudaStreamDestroy(stream);
+    }
+}
+
 void cuda_streams_destroy(struct cuda_streams *streams)
 {
     if (streams == NULL) {
         return;
     }
     for (uint32_t i = 0; i < PRIORITY_COUNT * streams->n_places; i++) {
-        const struct cuda_stream *stream =
-            &streams->all[i / streams->n_places][i % streams->n_places];
-
-        if (stream->handle != NULL) {
-            cudaStreamDestroy(stream->handle);
-        }
+        destroy_stream(streams->all[i / streams->n_places][i % streams->n_places].handle);
+    }
+    for (enum priority priority = PRIORITY_NORMAL; priority < PRIORITY_COUNT; priority++) {
+        destroy_stream(streams->in[priority]);
+        destroy_stream(streams->out[priority]);
     }
     cuda_parts_destroy(streams->parts);
     free(streams);
@@ -112,27 +129,28 @@ bool cuda_streams_fits(const struct cuda_streams *streams, enum priority priorit
            stream < &streams->all[priority][first + streams->n];
 }
 
-static bool has_work(const struct cuda_stream *stream, uint64_t cookie)
+static const struct cuda_slot *slot_with(const struct cuda_stream *stream, uint64_t cookie)
 {
     for (const struct cuda_slot *slot = stream->oldest; slot != NULL; slot = slot->next) {
         for (uint32_t i = slot->n_answered; i < slot->n_works; i++) {
             if (slot->works[i].cookie == cookie) {
-                return true;
+                return slot;
             }
         }
     }
-    return false;
+    return NULL;
 }
 
-struct cuda_stream *cuda_streams_find(struct cuda_streams *streams, enum priority priority,
-                                      uint64_t cookie)
+const struct cuda_slot *cuda_streams_find(struct cuda_streams *streams, enum priority priority,
+                                          uint64_t cookie, struct cuda_stream **ret_stream)
 {
-    for (uint32_t i = 0; i < streams->n_places; i++) {
-        if (has_work(&streams->all[priority][i], cookie)) {
-            return &streams->all[priority][i];
-        }
+    const struct cuda_slot *slot = NULL;
+
+    for (uint32_t i = 0; i < streams->n_places && slot == NULL; i++) {
+        *ret_stream = &streams->all[priority][i];
+        slot = slot_with(*ret_stream, cookie);
     }
-    return NULL;
+    return slot;
 }
 
 void cuda_stream_push(struct cuda_stream *stream, struct cuda_slot *slot)

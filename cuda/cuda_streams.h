@@ -24,11 +24,18 @@ struct cuda_stream {
     uint32_t n_slots;
 };
 
+/*
+ * Large work that is short has its copies on two more streams of its priority, one for each engine:
+ * an engine that goes on in the stream it is in loses less time between two copies than one that is
+ * to find the next stream.  Four chunks of 8 MiB in flight moved 0.967 of what copies alone do, and
+ * 0.953 where each was on one stream (one H200).
+ */
 struct cuda_streams {
     uint32_t n; /* of each priority and part */
     uint32_t n_places;
     struct cuda_parts *parts;                                     /* NULL: there are none */
     struct cuda_stream all[PRIORITY_COUNT][2 * CUDA_STREAMS_MAX]; /* the whole device's first */
+    cudaStream_t in[PRIORITY_COUNT], out[PRIORITY_COUNT];         /* urgent work has none */
 };
 
 /* n of each priority, 1 to CUDA_STREAMS_MAX, and as many on parts. */
@@ -43,9 +50,10 @@ struct cuda_stream *cuda_streams_pick(struct cuda_streams *streams, enum priorit
 /* Is this stream of that priority one that cuda_streams_pick() could return? */
 bool cuda_streams_fits(const struct cuda_streams *streams, enum priority priority, bool is_parted,
                        const struct cuda_stream *stream);
-/* That of a priority that has the work with this cookie in flight; NULL: none, it has ended. */
-struct cuda_stream *cuda_streams_find(struct cuda_streams *streams, enum priority priority,
-                                      uint64_t cookie);
+/* The slot that has the work with this cookie in flight, and its stream, of this priority; NULL:
+ * none, it has ended. */
+const struct cuda_slot *cuda_streams_find(struct cuda_streams *streams, enum priority priority,
+                                          uint64_t cookie, struct cuda_stream **ret_stream);
 /* This slot's launch has been issued to the stream. */
 void cuda_stream_push(struct cuda_stream *stream, struct cuda_slot *slot);
 /* The oldest launch has been dealt with. */
