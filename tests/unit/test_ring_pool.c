@@ -217,6 +217,9 @@ static void test_shares_hold_also_for_what_is_in_the_making(void)
     CHECK_GT(second.failure.retry_ms, 0);
     CHECK_EQ(open_on(&second, 1000, 4 * MIB, -1), RING_POOL_LATER);
     CHECK_EQ(open_on(&other, 1001, 8 * MIB, -1), -STATUS_BUSY);
+    CHECK_STR(other.failure.limit, "ring_pool");
+    CHECK_EQ(other.failure.used, 12 * MIB);
+    CHECK_EQ(other.failure.max, 16 * MIB);
     CHECK_GT(other.failure.retry_ms, 0);
     CHECK_EQ(open_on(&other, 1001, 4 * MIB, -1), RING_POOL_LATER);
     CHECK_EQ(open_on(&last, 1002, 1, -1), -STATUS_BUSY);
