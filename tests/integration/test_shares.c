@@ -132,6 +132,7 @@ static void test_the_queue(void)
     const uint64_t share = LIMIT_QUEUE * LIMIT_USER_QUEUE / 100;
     struct wire *one, *other;
     uint64_t one_job, other_job;
+    unsigned long kib = harness_rss_kib(daemon);
 
     CHECK_EQ(fill_queue(daemon, ONE, "user_queue", share, &one, &one_job), share);
     refused(one, wire_send(one, "run", "['copy', {}, {priority: 'bulk'}, [%b]]", "x", (size_t)1),
@@ -139,6 +140,8 @@ static void test_the_queue(void)
     wire_check_works(one); /* as normal */
     CHECK_EQ(fill_queue(daemon, OTHER, "queue", LIMIT_QUEUE, &other, &other_job),
              LIMIT_QUEUE - share);
+    kib += (unsigned long)stat_of(one, "sessions") * 400 + LIMIT_QUEUE * 8 / 10; /* see README */
+    CHECK_LE(harness_rss_kib(daemon), kib + HARNESS_SANITIZER_KIB);
     refused(one, wire_send(one, "job.open", BULK_JOB), "BUSY");
     wire_call(one, "job.cancel", "[%lu]", one_job);
     wire_notification(one, "job.done");
