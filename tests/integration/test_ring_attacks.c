@@ -11,6 +11,7 @@
 #include "tests/random.h"
 #include "tests/ring_client.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -275,6 +276,54 @@ static void test_holes_under_a_running_job(void)
     CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
 }
 
+/* The client has the data no more: neither mapped nor, with its descriptor, at all. */
+static void let_go_of_data(struct ring_client *ring)
+{
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    CHECK_EQ(
+        mmap(ring->data, ring->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        ring->data);
+    CHECK_EQ(dup3(nothing, ring->data_fd, O_CLOEXEC), ring->data_fd);
+    close(nothing);
+}
+
+/* It tries to cut off what the devices read and write, and then it is gone from the client. */
+static void test_cut_and_unmapped_under_a_running_job(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 32 * MIB);
+    uint64_t job = ring_client_open_copy(wire, ", window: 4");
+    int spare_fd = fcntl(ring->data_fd, F_DUPFD_CLOEXEC, 0);
+    uint8_t *want = random_new(16 * MIB);
+
+    memcpy(ring->data, want, 16 * MIB);
+    harness_pause(harness_worker(daemon));
+    for (uint32_t i = 0; i < 4; i++) {
+        struct ring_desc desc =
+            ring_client_copy(job, i * 4 * MIB, (16 + i * 4) * MIB, 4 * MIB / BLOCK);
+
+        ring_client_submit(ring, &desc, 1);
+    }
+    HARNESS_WAIT(stat_of(wire, "chunks_in_flight") > 0);
+    kill(harness_worker(daemon), SIGCONT);
+    CHECK_LT(ftruncate(ring->data_fd, BLOCK), 0);
+    CHECK_EQ(errno, EPERM);
+    let_go_of_data(ring);
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK_STR(status_name(ring_client_reap(ring).status), status_name(STATUS_OK));
+    }
+    uint8_t *out = mmap(NULL, 16 * MIB, PROT_READ, MAP_SHARED, spare_fd, 16 * MIB);
+    CHECK(out != MAP_FAILED);
+    CHECK_MEM(out, want, 16 * MIB);
+    munmap(out, 16 * MIB);
+    close(spare_fd);
+    ring_client_close(ring); /* nobody has it but the daemon and its workers */
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
+    ring_client_check_works(ring_client_open(wire, 32 * MIB), job);
+}
+
 /* Inputs that change all the time, of an op that follows what they say. */
 static void test_ends_that_change_while_they_are_read(void)
 {
@@ -389,6 +438,7 @@ CHECK_MAIN(CHECK_TEST(test_queues_full_of_nonsense),
            CHECK_TEST(test_more_than_the_entries_at_once), CHECK_TEST(test_a_storm_of_doorbells),
            CHECK_TEST(test_a_ring_that_rang_for_nothing_works_and_ends),
            CHECK_TEST(test_a_doorbell_that_is_closed), CHECK_TEST(test_holes_under_a_running_job),
+           CHECK_TEST(test_cut_and_unmapped_under_a_running_job),
            CHECK_TEST(test_ends_that_change_while_they_are_read),
            CHECK_TEST(test_replies_with_descriptors_that_nobody_reads),
            CHECK_TEST(test_clients_that_are_killed))
