@@ -3,6 +3,7 @@
  * always gets in.  Needs root, to be two users.
  */
 #include "proto/limits.h"
+#include "proto/util.h"
 #include "tests/check.h"
 #include "tests/harness.h"
 #include "tests/random.h"
@@ -497,11 +498,42 @@ static void test_job_slots_after_runs(void)
     }
 }
 
+/* A connection too many: nothing was asked yet, and it is told why all the same. */
+static void check_one_too_many(struct harness *daemon, uid_t uid, const char *name,
+                               const char *text)
+{
+    struct wire *wire = connect_as(daemon, uid);
+    const msgpack_object *message = wire_receive(wire);
+
+    CHECK(message != NULL);
+    CHECK_EQ(wire_number(message, "0"), 1);
+    CHECK_EQ(wire_number(message, "1"), 0);
+    CHECK_STR(wire_error(wire_find(message, "2")).name, name);
+    CHECK_HAS(wire_error(wire_find(message, "2")).message, text);
+    wire_eof(wire);
+    wire_close(wire);
+}
+
+/* And so is who uses the library. */
+static void check_ping_is_refused(struct harness *daemon)
+{
+    char command[256], line[256] = "";
+
+    snprintf(command, sizeof(command), "%s --socket %s ping 2>&1", getenv("GPUPIPE_CLI"),
+             harness_socket(daemon));
+    FILE *ping = popen(command, "re");
+    CHECK(ping != NULL);
+    CHECK(fgets(line, sizeof(line), ping) != NULL);
+    CHECK(pclose(ping) != 0);
+    CHECK_HAS(line, "512 connections are open, at most 512");
+}
+
 static void test_connections(void)
 {
     enum { N = LIMIT_SESSIONS };
     struct harness *daemon = START_FOR_ALL();
     struct wire *other = connect_as(daemon, OTHER);
+    struct wire *more[LIMIT_SESSIONS - LIMIT_USER_SESSIONS - 1];
     int fds[N];
 
     wire_check_works(other);
@@ -510,6 +542,16 @@ static void test_connections(void)
     CHECK_EQ(stat_of(other, "sessions"), LIMIT_USER_SESSIONS + 1);
     check_works_as(daemon, OTHER);
     check_works_as(daemon, 0);
+    check_one_too_many(daemon, ONE, "QUOTA", "384 connections of this user are open, at most 384");
+    for (unsigned i = 0; i < ARRAY_SIZE(more); i++) {
+        more[i] = connect_as(daemon, OTHER);
+    }
+    wire_check_works(more[ARRAY_SIZE(more) - 1]);
+    check_one_too_many(daemon, 0, "BUSY", "512 connections are open, at most 512");
+    check_ping_is_refused(daemon);
+    for (unsigned i = 0; i < ARRAY_SIZE(more); i++) {
+        wire_close(more[i]);
+    }
     for (unsigned i = 0; i < N; i++) {
         close(fds[i]);
     }
