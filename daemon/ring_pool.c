@@ -91,6 +91,32 @@ size_t ring_pool_size(const struct ring_pool *pool)
     return size;
 }
 
+/* There are pages from then on. */
+static bool is_made(const struct ring_lease *lease)
+{
+    return lease->state > LEASE_MAKING;
+}
+
+size_t ring_pool_huge(const struct ring_pool *pool)
+{
+    size_t size = 0;
+
+    for (const struct ring_lease *lease = pool->first; lease != NULL; lease = lease->next) {
+        size += is_made(lease) && lease->is_huge ? lease->size : 0;
+    }
+    return size;
+}
+
+size_t ring_pool_far(const struct ring_pool *pool)
+{
+    size_t size = 0;
+
+    for (const struct ring_lease *lease = pool->first; lease != NULL; lease = lease->next) {
+        size += is_made(lease) && lease->is_far ? lease->size : 0;
+    }
+    return size;
+}
+
 size_t ring_pool_used(const struct ring_pool *pool)
 {
     size_t size = 0;
