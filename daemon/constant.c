@@ -24,6 +24,7 @@ static int check_count(const struct session *session, struct failure *ret_failur
     }
     fail(ret_failure, STATUS_QUOTA, "data",
          "this connection has %u constants, at most %d; drop one first", n, LIMIT_CONSTS_HELD);
+    ret_failure->retry_ms = SERVER_RETRY_MS;
     return failure_add_limit(ret_failure, "consts_held", n, LIMIT_CONSTS_HELD);
 }
 
@@ -56,6 +57,7 @@ static int lease(struct constant *constant, struct failure *ret_failure)
         fail(ret_failure, STATUS_BUSY, NULL,
              "the pool has no room for a constant of %u bytes now; try again later",
              constant->size);
+        failure_add_limit(ret_failure, "pool", pool_used(pool), pool_size(pool));
     }
     ret_failure->retry_ms = SERVER_RETRY_MS;
     return -(int)ret_failure->status;

@@ -236,12 +236,14 @@ static int begin_run(struct session *session, const struct rpc_message *message,
  */
 static int refuse_to_wait(const struct job *awaited, struct failure *ret_failure)
 {
+    const struct pool *pool = awaited->server->pool;
+
     fail(ret_failure, STATUS_BUSY, NULL,
          "the pool has no room for this run now, and others wait for job %llu of this connection: "
          "end it first, or try again later",
          (unsigned long long)awaited->id);
     ret_failure->retry_ms = SERVER_RETRY_MS;
-    return -(int)ret_failure->status;
+    return failure_add_limit(ret_failure, "pool", pool_used(pool), pool_size(pool));
 }
 
 static int lease_run(struct session *session, struct failure *ret_failure)
@@ -347,6 +349,7 @@ static int check_job_count(struct session *session, struct failure *ret_failure)
     if (n >= LIMIT_JOBS) {
         fail(ret_failure, STATUS_QUOTA, "job", "%u jobs are open on this connection, at most %d", n,
              LIMIT_JOBS);
+        ret_failure->retry_ms = SERVER_RETRY_MS;
         return failure_add_limit(ret_failure, "jobs", n, LIMIT_JOBS);
     }
     return check_user_jobs(session, ret_failure);

@@ -226,6 +226,7 @@ static int refuse_window(const struct job *job, uint64_t wanted, struct failure 
     } else {
         fail(ret_failure, STATUS_BUSY, NULL,
              "the pool has no room for a push of this op now; try again later");
+        failure_add_limit(ret_failure, "pool", pool_used(job->server->pool), size);
     }
     ret_failure->retry_ms = places_retry_any_ms(places, server_loop_ns(job->server));
     return -(int)ret_failure->status;
@@ -330,7 +331,9 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
     if (size > user_pool_room(job->user, pool_size(pool)) &&
         size > share - MIN(share, held_by(job->server, job->session))) {
         /* To wait would be for ever: who waits is not read. */
-        return user_refuse_pool(job->user, pool_size(pool), ret_failure);
+        user_refuse_pool(job->user, pool_size(pool), ret_failure);
+        ret_failure->retry_ms = SERVER_RETRY_MS;
+        return -(int)ret_failure->status;
     }
     if (size > user_pool_room(job->user, pool_size(pool)) ||
         (job->pushes == NULL && make_window(job, 1, 0) < 0) || lease_fold(job) < 0) {

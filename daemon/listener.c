@@ -7,6 +7,7 @@
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "proto/channel.h"
+#include "proto/rpc.h"
 #include "proto/util.h"
 
 #include <errno.h>
@@ -120,7 +121,29 @@ static void pause_accepting(struct server *server, const char *reason)
     uv_timer_start(&listener->pause, on_pause_over, PAUSE_MS, 0);
 }
 
-/* One too many is closed without a word: there is no request yet that could be answered. */
+/* One too many is told why: as the answer to request 0, which it has not read or not sent yet. */
+static void refuse(const struct server *server, int fd, bool is_user_full)
+{
+    struct failure failure;
+    msgpack_sbuffer buffer;
+    msgpack_packer packer;
+
+    if (is_user_full) {
+        fail(&failure, STATUS_QUOTA, NULL,
+             "%d connections of this user are open, at most %d: close some, or try again later",
+             LIMIT_USER_SESSIONS, LIMIT_USER_SESSIONS);
+    } else {
+        fail(&failure, STATUS_BUSY, NULL,
+             "%u connections are open, at most %d, all users together: try again later",
+             server->n_sessions, LIMIT_SESSIONS);
+    }
+    msgpack_sbuffer_init(&buffer);
+    msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
+    rpc_pack_error(&packer, 0, &failure, false);
+    (void)send(fd, buffer.data, buffer.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    msgpack_sbuffer_destroy(&buffer);
+}
+
 static void welcome(struct server *server, int fd)
 {
     int r = server->n_sessions < LIMIT_SESSIONS ? session_create(server, fd) : -EUSERS;
@@ -129,6 +152,7 @@ static void welcome(struct server *server, int fd)
         log_debug("a connection was refused: %u are open%s", server->n_sessions,
                   r == -EDQUOT ? ", too many of them its user's" : "");
         server->stats.sessions_refused++;
+        refuse(server, fd, r == -EDQUOT);
     }
     if (r < 0) {
         linger_begin();

@@ -1,6 +1,7 @@
 /*
  * Ring link: the front end's side of one client's ring: its queues (proto/ring.h), its doorbell and
- * the segment that its data lie in (ring_pool.h), which this process never maps.
+ * the segment that its data lie in (ring_pool.h), which this process never maps once a client has
+ * it.
  *
  *     OPENING   its segment is being made; ring.open waits for its answer
  *     OPEN      descriptors are taken

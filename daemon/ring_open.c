@@ -161,8 +161,9 @@ static int check_count(const struct session *session, struct failure *ret_failur
     if (n < LIMIT_RINGS) {
         return 0;
     }
-    fail(ret_failure, STATUS_QUOTA, "size", "this connection has %u rings, at most %d", n,
-         LIMIT_RINGS);
+    fail(ret_failure, STATUS_QUOTA, "size", "this connection has %u rings, at most %d: close one",
+         n, LIMIT_RINGS);
+    ret_failure->retry_ms = SERVER_RETRY_MS;
     return failure_add_limit(ret_failure, "rings", n, LIMIT_RINGS);
 }
 

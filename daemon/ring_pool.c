@@ -91,6 +91,32 @@ size_t ring_pool_size(const struct ring_pool *pool)
     return size;
 }
 
+/* There are pages from then on. */
+static bool is_made(const struct ring_lease *lease)
+{
+    return lease->state > LEASE_MAKING;
+}
+
+size_t ring_pool_huge(const struct ring_pool *pool)
+{
+    size_t size = 0;
+
+    for (const struct ring_lease *lease = pool->first; lease != NULL; lease = lease->next) {
+        size += is_made(lease) && lease->is_huge ? lease->size : 0;
+    }
+    return size;
+}
+
+size_t ring_pool_far(const struct ring_pool *pool)
+{
+    size_t size = 0;
+
+    for (const struct ring_lease *lease = pool->first; lease != NULL; lease = lease->next) {
+        size += is_made(lease) && lease->is_far ? lease->size : 0;
+    }
+    return size;
+}
+
 size_t ring_pool_used(const struct ring_pool *pool)
 {
     size_t size = 0;
@@ -193,11 +219,19 @@ static int refuse_user(const struct ring_pool *pool, size_t size, size_t held,
     return failure_add_limit(ret_failure, "user_rings", held, share);
 }
 
-static int refuse_now(size_t size, struct failure *ret_failure)
+static int refuse_now(const struct ring_pool *pool, size_t size, size_t leased,
+                      struct failure *ret_failure)
 {
     fail(ret_failure, STATUS_BUSY, "size",
          "rings of others leave no room for one of %zu MiB now; try again, or send data inline",
          size >> 20);
+    ret_failure->retry_ms = RETRY_MS;
+    return failure_add_limit(ret_failure, "ring_pool", leased, pool->config.size);
+}
+
+static int refuse_for_memory(struct failure *ret_failure)
+{
+    fail(ret_failure, STATUS_BUSY, NULL, "the daemon is out of memory; try again later");
     ret_failure->retry_ms = RETRY_MS;
     return -STATUS_BUSY;
 }
@@ -211,7 +245,7 @@ static int check_room(const struct ring_pool *pool, uid_t uid, size_t size,
         return refuse_user(pool, size, sums.user_leased, ret_failure);
     }
     if (sums.leased + size > pool->config.size) {
-        return refuse_now(size, ret_failure);
+        return refuse_now(pool, size, sums.leased, ret_failure);
     }
     return 0;
 }
@@ -298,7 +332,7 @@ int ring_pool_lease(struct ring_pool *pool, const struct ring_holder *holder, ui
     }
     struct ring_lease *lease = find(pool, holder, size, node);
     if (lease == NULL && (lease = ring_lease_add(pool, size, node)) == NULL) {
-        return refuse_now(size, ret_failure);
+        return refuse_for_memory(ret_failure);
     }
     lease->is_leased = true;
     lease->uid = holder->uid;

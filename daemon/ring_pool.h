@@ -108,3 +108,6 @@ int ring_lease_fd(const struct ring_lease *lease);
 /* Bytes that there are, at most the configured size; and bytes of them that rings have. */
 size_t ring_pool_size(const struct ring_pool *pool);
 size_t ring_pool_used(const struct ring_pool *pool);
+/* And those in huge pages; and those of which some lie on another node than was asked for. */
+size_t ring_pool_huge(const struct ring_pool *pool);
+size_t ring_pool_far(const struct ring_pool *pool);

@@ -39,6 +39,7 @@ struct ring_lease {
     uint64_t since_ms;   /* it has been waiting, free or doomed */
     size_t size;
     int node;
+    bool is_huge, is_far; /* what it got: huge pages; pages of another node */
     ring_pool_done *on_done;
     void *owner;
     uint32_t segment;

@@ -134,6 +134,10 @@ static void make_pages(uv_work_t *work)
     struct ring_lease *lease = work->data;
 
     lease->fd = shm_create_large("gpupipe-ring-data", lease->size, lease->node);
+    if (lease->fd >= 0) {
+        lease->is_huge = shm_is_huge(lease->fd);
+        lease->is_far = !shm_lies_on(lease->fd, lease->size, lease->node);
+    }
 }
 
 /* 0: the table has it, and its callbacks may have come.  -errno: it is still ours. */

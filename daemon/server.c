@@ -609,6 +609,8 @@ void server_stats(const struct server *server, struct msg_stats *ret_stats)
         awake_has_cpus(&server->awake, server->devices.n) ? server->awake.n_cpus : 0;
     ret_stats->ring_pool_size = ring_pool_size(server->ring_pool);
     ret_stats->ring_pool_used = ring_pool_used(server->ring_pool);
+    ret_stats->ring_pool_huge = ring_pool_huge(server->ring_pool);
+    ret_stats->ring_pool_far = ring_pool_far(server->ring_pool);
     ret_stats->pool_size = pool_size(server->pool);
     ret_stats->pool_used = pool_used(server->pool);
 }

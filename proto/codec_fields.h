@@ -66,7 +66,7 @@ struct field_table {
     const struct field *fields;
 };
 
-#define FIELDS_MAX         40    /* fields of a table */
+#define FIELDS_MAX         48    /* fields of a table */
 #define FIELDS_STRUCT_SIZE 12288 /* bytes of a struct */
 
 /* Where a member lives: `FIELD_AT(struct msg_hello, program)`. */

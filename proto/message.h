@@ -319,6 +319,8 @@ struct msg_device {
     X(ring_wakes, "times a doorbell woke the daemon")                                              \
     X(ring_pool_size, "bytes of the data segments of rings")                                       \
     X(ring_pool_used, "bytes of them that rings have now")                                         \
+    X(ring_pool_huge, "bytes of segments in huge pages")                                           \
+    X(ring_pool_far, "bytes of segments that another node than the device's had to give")          \
     X(awake, "1: urgent work of a moment ago keeps the daemon from sleeping now")                  \
     X(awake_cpus, "CPUs that it may keep busy with that; 0: they are too few")                     \
     X(consts, "constants held now, for connections or for jobs")                                   \

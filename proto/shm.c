@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/memfd.h>
 #include <linux/mempolicy.h>
 #include <stdint.h>
@@ -17,12 +18,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U /* Linux 6.3 */
 #endif
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define N_SAMPLES 16 /* pages that are asked: a node that is full gives no more from there on */
 #define LONG_BITS (8 * sizeof(unsigned long))
 #define N_NODES   1024u /* the most that a kernel is built for; it refuses to tell of fewer */
 
@@ -122,6 +125,35 @@ int shm_create_large(const char *name, size_t size, int node)
         set_policy(&before);
     }
     return fd;
+}
+
+bool shm_is_huge(int fd)
+{
+    struct statfs statfs;
+
+    return fstatfs(fd, &statfs) == 0 && statfs.f_type == HUGETLBFS_MAGIC;
+}
+
+bool shm_lies_on(int fd, size_t size, int node)
+{
+    bool lies_there = true;
+    void *base;
+    int found;
+
+    if (node < 0 || shm_map(fd, size, &base) < 0) {
+        return true;
+    }
+    for (size_t i = 0; i < N_SAMPLES; i++) {
+        uint8_t *page = (uint8_t *)base + size / N_SAMPLES * i;
+
+        /* It tells of pages that this process has in its tables. */
+        *(volatile uint8_t *)page;
+        if (syscall(SYS_get_mempolicy, &found, NULL, 0, page, MPOL_F_NODE | MPOL_F_ADDR) == 0) {
+            lies_there &= found == node;
+        }
+    }
+    shm_unmap(base, size);
+    return lies_there;
 }
 
 void shm_punch(int fd, size_t size)

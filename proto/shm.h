@@ -22,6 +22,9 @@ int shm_create(const char *name, size_t size);
  * -ENOMEM.  Takes 0.2 ms for each MiB; for any thread, whose memory policy is as before afterwards.
  */
 int shm_create_large(const char *name, size_t size, int node);
+/* What it got.  A few of its pages are asked where they lie; true too where nobody can tell. */
+bool shm_is_huge(int fd);
+bool shm_lies_on(int fd, size_t size, int node);
 
 /*
  * Free all its pages, whoever has it mapped: they read as zeros, and who touches them gets new

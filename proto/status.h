@@ -74,5 +74,6 @@ enum status status_from_name(const char *name);
 __attribute__((format(printf, 4, 5))) int fail(struct failure *ret_failure, enum status status,
                                                const char *field, const char *format, ...);
 
-/* Add the limit that is the reason, by its name in limits.h.  Returns the failure's -status. */
+/* Add the limit that is the reason, by its name in limits.h, or "pool" or "ring_pool", all that
+ * this daemon has.  Returns the failure's -status. */
 int failure_add_limit(struct failure *failure, const char *limit, uint64_t used, uint64_t max);

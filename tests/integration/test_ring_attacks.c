@@ -11,7 +11,9 @@
 #include "tests/random.h"
 #include "tests/ring_client.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -87,6 +89,145 @@ static void test_queues_full_of_nonsense(void)
     wire_call(honest, "job.close", "[%lu]", job);
     wire_notification(honest, "job.done");
     await_nothing_left(honest);
+}
+
+/* A process that flips bits of any field of descriptors: so many for good before they are shown to
+ * the daemon, and others, and back again, for as long as they are there.  The indices it leaves. */
+struct flipper {
+    uint32_t next;                /* the first entry that is in question */
+    uint32_t n_wanted, n_flipped; /* for good */
+    pid_t pid;
+};
+
+/* Of the words of a descriptor.  Two that are pointed at one place race there, which spoils it for
+ * their client and nobody else; but ThreadSanitizer would tell of it, so there they are refused. */
+#if defined(__SANITIZE_THREAD__)
+static const uint64_t may_flip[8] = {
+    [0] = 0xffffff00ffffffff,                           /* records: too many, if not 1 */
+    [1] = UINT64_MAX,         [2] = 0xffffffffffffc000, /* in[0], out[0]: outside 1 MiB */
+    [3] = UINT64_MAX,         [4] = 0xffffffffffffc000, [5] = UINT64_MAX,
+    [6] = UINT64_MAX,         [7] = UINT64_MAX,
+};
+#else
+static const uint64_t may_flip[8] = {[0 ... 7] = UINT64_MAX};
+#endif
+
+static void flip(struct flipper *flipper, uint64_t *entries, uint64_t x)
+{
+    uint32_t entry = (__atomic_load_n(&flipper->next, __ATOMIC_ACQUIRE) + x % 64) % RING_ENTRIES;
+    unsigned which = (x >> 8) % 8;
+    uint64_t *word = &entries[entry * 8 + which];
+    uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED);
+    uint64_t bits = x >> 63 ? UINT64_C(1) << (x >> 16) % 64 : x * UINT64_C(0x2545f4914f6cdd1d);
+    bool is_for_good = flipper->n_flipped != __atomic_load_n(&flipper->n_wanted, __ATOMIC_ACQUIRE);
+
+    __atomic_store_n(word, before ^ (bits & may_flip[which]), __ATOMIC_RELAXED);
+    if (is_for_good) {
+        __atomic_store_n(&flipper->n_flipped, flipper->n_flipped + 1, __ATOMIC_RELEASE);
+    } else {
+        __atomic_store_n(word, before, __ATOMIC_RELAXED);
+    }
+}
+
+static void stop_flipper(void *arg)
+{
+    struct flipper *flipper = arg;
+
+    kill(flipper->pid, SIGKILL);
+    waitpid(flipper->pid, NULL, 0);
+    munmap(flipper, sizeof(*flipper));
+}
+
+static struct flipper *start_flipper(const struct ring_client *ring)
+{
+    struct flipper *flipper =
+        mmap(NULL, sizeof(*flipper), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t seed = random_u64() | 1;
+
+    CHECK(flipper != MAP_FAILED);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) {
+            flip(flipper, (void *)((uint8_t *)ring->shared + ring->sq + 64), random_next(&seed));
+        }
+    }
+    flipper->pid = pid; /* by this process alone: they share it */
+    check_at_end(stop_flipper, flipper);
+    return flipper;
+}
+
+/* What it was asked for, is refused, or ended by what it said itself. */
+static bool may_be(enum status status)
+{
+    const enum status all[] = {
+        STATUS_OK,        STATUS_NOT_FOUND, STATUS_RANGE,    STATUS_TOO_BIG, STATUS_INVALID_PARAM,
+        STATUS_NO_CREDIT, STATUS_SEQ,       STATUS_DEADLINE,
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
+        if (all[i] == status) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A job of 64 descriptors that change while they are taken; adds up those that were done. */
+static void push_flipped(struct ring_client *ring, struct flipper *flipper, unsigned *n_done)
+{
+    enum { N = 64, N_FLIPS = 16 };
+    uint64_t job = ring_client_open_copy(ring->wire, ", window: 64");
+
+    for (uint32_t i = 0; i < N; i++) {
+        struct ring_desc desc = ring_client_copy(job, i * BLOCK, MIB / 2 + i * BLOCK, 1);
+
+        ring_submit(ring->queues, &desc);
+    }
+    __atomic_fetch_add(&flipper->n_wanted, N_FLIPS, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&flipper->n_flipped, __ATOMIC_ACQUIRE) != flipper->n_wanted) {
+        sched_yield();
+    }
+    ring_client_submit(ring, NULL, 0); /* which shows them */
+    for (uint32_t i = 0; i < N; i++) {
+        enum status status = ring_client_reap(ring).status;
+
+        CHECK(may_be(status));
+        *n_done += status == STATUS_OK;
+    }
+    ring_client_is_empty(ring);
+    __atomic_fetch_add(&flipper->next, N, __ATOMIC_RELEASE);
+    wire_response(ring->wire, wire_send(ring->wire, "job.close", "[%lu]", job)); /* or it is over */
+    CHECK_EQ(wire_number(wire_notification(ring->wire, "job.done"), "0"), job);
+}
+
+/* Each is copied once and then checked: what it says later counts nowhere, least of all in memory
+ * that is not its client's. */
+static void test_descriptors_that_change_while_they_are_taken(void)
+{
+    enum { ROUNDS = 200 };
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *honest = wire_connect(harness_socket(daemon));
+    struct ring_client *hostile = ring_client_open(wire, MIB);
+    struct ring_client *ring = ring_client_open(honest, 2 * MIB);
+    uint64_t job = ring_client_open_copy(honest, "");
+    struct flipper *flipper = start_flipper(hostile);
+    unsigned n_done = 0;
+
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        push_flipped(hostile, flipper, &n_done);
+        if (round % 8 == 0) {
+            ring_client_check_works(ring, job);
+        }
+    }
+    printf("# %u of %u were done\n", n_done, ROUNDS * 64);
+    CHECK_GT(n_done, 0);
+    CHECK_LT(n_done, ROUNDS * 64);
+    CHECK_EQ(stat_of(honest, "rings_broken"), 0);
+    CHECK_EQ(stat_of(honest, "worker_deaths"), 0);
+    wire_check_works(wire);
 }
 
 static void test_a_broken_ring_says_why_and_fails_its_jobs(void)
@@ -275,6 +416,54 @@ static void test_holes_under_a_running_job(void)
     CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
 }
 
+/* The client has the data no more: neither mapped nor, with its descriptor, at all. */
+static void let_go_of_data(struct ring_client *ring)
+{
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    CHECK_EQ(
+        mmap(ring->data, ring->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        ring->data);
+    CHECK_EQ(dup3(nothing, ring->data_fd, O_CLOEXEC), ring->data_fd);
+    close(nothing);
+}
+
+/* It tries to cut off what the devices read and write, and then it is gone from the client. */
+static void test_cut_and_unmapped_under_a_running_job(void)
+{
+    struct harness *daemon = harness_start("--log-level", "warning");
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 32 * MIB);
+    uint64_t job = ring_client_open_copy(wire, ", window: 4");
+    int spare_fd = fcntl(ring->data_fd, F_DUPFD_CLOEXEC, 0);
+    uint8_t *want = random_new(16 * MIB);
+
+    memcpy(ring->data, want, 16 * MIB);
+    harness_pause(harness_worker(daemon));
+    for (uint32_t i = 0; i < 4; i++) {
+        struct ring_desc desc =
+            ring_client_copy(job, i * 4 * MIB, (16 + i * 4) * MIB, 4 * MIB / BLOCK);
+
+        ring_client_submit(ring, &desc, 1);
+    }
+    HARNESS_WAIT(stat_of(wire, "chunks_in_flight") > 0);
+    kill(harness_worker(daemon), SIGCONT);
+    CHECK_LT(ftruncate(ring->data_fd, BLOCK), 0);
+    CHECK_EQ(errno, EPERM);
+    let_go_of_data(ring);
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK_STR(status_name(ring_client_reap(ring).status), status_name(STATUS_OK));
+    }
+    uint8_t *out = mmap(NULL, 16 * MIB, PROT_READ, MAP_SHARED, spare_fd, 16 * MIB);
+    CHECK(out != MAP_FAILED);
+    CHECK_MEM(out, want, 16 * MIB);
+    munmap(out, 16 * MIB);
+    close(spare_fd);
+    ring_client_close(ring); /* nobody has it but the daemon and its workers */
+    CHECK_EQ(stat_of(wire, "worker_deaths"), 0);
+    ring_client_check_works(ring_client_open(wire, 32 * MIB), job);
+}
+
 /* Inputs that change all the time, of an op that follows what they say. */
 static void test_ends_that_change_while_they_are_read(void)
 {
@@ -384,11 +573,13 @@ static void test_clients_that_are_killed(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_queues_full_of_nonsense),
+           CHECK_TEST(test_descriptors_that_change_while_they_are_taken),
            CHECK_TEST(test_a_broken_ring_says_why_and_fails_its_jobs),
            CHECK_TEST(test_a_descriptor_for_a_job_without_rings),
            CHECK_TEST(test_more_than_the_entries_at_once), CHECK_TEST(test_a_storm_of_doorbells),
            CHECK_TEST(test_a_ring_that_rang_for_nothing_works_and_ends),
            CHECK_TEST(test_a_doorbell_that_is_closed), CHECK_TEST(test_holes_under_a_running_job),
+           CHECK_TEST(test_cut_and_unmapped_under_a_running_job),
            CHECK_TEST(test_ends_that_change_while_they_are_read),
            CHECK_TEST(test_replies_with_descriptors_that_nobody_reads),
            CHECK_TEST(test_clients_that_are_killed))

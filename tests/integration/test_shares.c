@@ -3,9 +3,11 @@
  * always gets in.  Needs root, to be two users.
  */
 #include "proto/limits.h"
+#include "proto/util.h"
 #include "tests/check.h"
 #include "tests/harness.h"
 #include "tests/random.h"
+#include "tests/ring_client.h"
 #include "tests/wire.h"
 
 #include <poll.h>
@@ -17,7 +19,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum { ONE = 61001, OTHER = 61002 }; /* uids that nobody has */
+enum { ONE = 61001, OTHER = 61002, THIRD = 61003 }; /* uids that nobody has */
 
 static int64_t stat_of(struct wire *wire, const char *name)
 {
@@ -70,6 +72,16 @@ static const msgpack_object *refused(struct wire *wire, uint32_t msgid, const ch
     return wire_find(error, "2");
 }
 
+/* What was refused says which limit is the reason, and when to try again. */
+static void check_full(const msgpack_object *details, const char *limit, uint64_t used,
+                       uint64_t max)
+{
+    CHECK_STR(wire_text(details, "limit"), limit);
+    CHECK_EQ(wire_number(details, "used"), used);
+    CHECK_EQ(wire_number(details, "max"), max);
+    CHECK_GT(wire_number(details, "retry_ms"), 0);
+}
+
 static void check_works_as(struct harness *daemon, uid_t uid)
 {
     struct wire *wire = connect_as(daemon, uid);
@@ -101,10 +113,7 @@ static uint64_t fill_queue(struct harness *daemon, uid_t uid, const char *limit,
                 const msgpack_object *details = wire_find(wire_find(response, "2"), "2");
 
                 CHECK_STR(wire_error(wire_find(response, "2")).name, "BUSY");
-                CHECK_STR(wire_text(details, "limit"), limit);
-                CHECK_EQ(wire_number(details, "used"), max);
-                CHECK_EQ(wire_number(details, "max"), max);
-                CHECK_GT(wire_number(details, "retry_ms"), 0);
+                check_full(details, limit, max, max);
                 return total;
             }
             total += (uint64_t)wire_number(wire_find(response, "3"), "credit");
@@ -124,6 +133,7 @@ static void test_the_queue(void)
     const uint64_t share = LIMIT_QUEUE * LIMIT_USER_QUEUE / 100;
     struct wire *one, *other;
     uint64_t one_job, other_job;
+    unsigned long kib = harness_rss_kib(daemon);
 
     CHECK_EQ(fill_queue(daemon, ONE, "user_queue", share, &one, &one_job), share);
     refused(one, wire_send(one, "run", "['copy', {}, {priority: 'bulk'}, [%b]]", "x", (size_t)1),
@@ -131,6 +141,8 @@ static void test_the_queue(void)
     wire_check_works(one); /* as normal */
     CHECK_EQ(fill_queue(daemon, OTHER, "queue", LIMIT_QUEUE, &other, &other_job),
              LIMIT_QUEUE - share);
+    kib += (unsigned long)stat_of(one, "sessions") * 400 + LIMIT_QUEUE * 8 / 10; /* see README */
+    CHECK_LE(harness_rss_kib(daemon), kib + HARNESS_SANITIZER_KIB);
     refused(one, wire_send(one, "job.open", BULK_JOB), "BUSY");
     wire_call(one, "job.cancel", "[%lu]", one_job);
     wire_notification(one, "job.done");
@@ -162,16 +174,98 @@ static void test_the_pool(void)
 
     wire_call(again, "hello", "[{errors: 'structured'}]");
     details = refused(again, wire_send(again, "job.open", "['copy']"), "QUOTA");
-    CHECK_STR(wire_text(details, "limit"), "user_pool");
-    CHECK_EQ(wire_number(details, "used"), 48 * MIB);
-    CHECK_EQ(wire_number(details, "max"), 48 * MIB);
-    CHECK_GT(wire_number(details, "retry_ms"), 0);
+    check_full(details, "user_pool", 48 * MIB, 48 * MIB);
     wire_call(other, "job.open", "['copy', {}, {window: 1, max_push: 1048576}]");
     wire_check_works(other);
 
     wire_call(one, "job.cancel", "[%lu]", first);
     wire_notification(one, "job.done");
     wire_call(again, "job.open", "['copy']");
+}
+
+/* Open jobs until there is no room: a job takes half of what is left, down to the least there is.
+ */
+static const msgpack_object *take_all(struct wire *wire)
+{
+    for (;;) {
+        uint32_t msgid = wire_send(wire, "job.open", "['copy']");
+        const msgpack_object *error = wire_find(wire_response(wire, msgid), "2");
+
+        if (error->type != MSGPACK_OBJECT_NIL) {
+            CHECK_STR(wire_error(error).name, "BUSY");
+            return wire_find(error, "2");
+        }
+    }
+}
+
+/* Two have it all, neither more than its share: nobody else finds any, until one gives some back.
+ */
+static void test_all_of_the_pool(void)
+{
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *other = connect_as(daemon, OTHER);
+    struct wire *third = connect_as(daemon, THIRD);
+    uint64_t first = take_share(one);
+
+    wire_call(other, "hello", "[{errors: 'structured'}]");
+    check_full(take_all(other), "pool", 64 * MIB, 64 * MIB);
+    wire_call(third, "hello", "[{errors: 'structured'}]");
+    check_full(refused(third, wire_send(third, "const.put", "[{}, [<8192>]]"), "BUSY"), "pool",
+               64 * MIB, 64 * MIB);
+    wire_call(one, "job.cancel", "[%lu]", first);
+    wire_notification(one, "job.done");
+    wire_call(third, "const.put", "[{}, [<8192>]]");
+    wire_call(third, "job.open", "['copy']");
+}
+
+/* Rings have a pool of their own, and shares of it. */
+static void test_the_ring_pool(void)
+{
+    struct harness *daemon = START_FOR_ALL("--ring-pool", "64M");
+    struct wire *one = connect_as(daemon, ONE);
+    struct wire *again = connect_as(daemon, ONE);
+    struct wire *other = connect_as(daemon, OTHER);
+    struct wire *third = connect_as(daemon, THIRD);
+    struct ring_client *large = ring_client_open(one, 32 * MIB);
+
+    ring_client_open(one, 16 * MIB);
+    wire_call(again, "hello", "[{errors: 'structured'}]");
+    check_full(refused(again, wire_send(again, "ring.open", "[1]"), "QUOTA"), "user_rings",
+               48 * MIB, 48 * MIB);
+    struct ring_client *ring = ring_client_open(other, 16 * MIB); /* it has its own all the same */
+    ring_client_check_works(ring, ring_client_open_copy(other, ""));
+    wire_call(third, "hello", "[{errors: 'structured'}]");
+    check_full(refused(third, wire_send(third, "ring.open", "[1]"), "BUSY"), "ring_pool", 64 * MIB,
+               64 * MIB);
+    ring_client_close(large);
+    ring_client_check_works(ring_client_open(third, 16 * MIB), ring_client_open_copy(third, ""));
+    ring_client_check_works(ring_client_open(again, 16 * MIB), ring_client_open_copy(again, ""));
+}
+
+/* A connection's own limits say the same. */
+static void test_what_one_connection_may_have(void)
+{
+    static const char job[] = "['copy', {}, {inline: false, window: 1}]";
+    struct harness *daemon = START_FOR_ALL();
+    struct wire *wire = connect_as(daemon, ONE);
+
+    wire_call(wire, "hello", "[{errors: 'structured'}]");
+    for (unsigned i = 0; i < LIMIT_RINGS; i++) {
+        ring_client_open(wire, MIB);
+    }
+    check_full(refused(wire, wire_send(wire, "ring.open", "[1]"), "QUOTA"), "rings", LIMIT_RINGS,
+               LIMIT_RINGS);
+    for (unsigned i = 0; i < LIMIT_JOBS; i++) {
+        wire_call(wire, "job.open", job);
+    }
+    check_full(refused(wire, wire_send(wire, "job.open", job), "QUOTA"), "jobs", LIMIT_JOBS,
+               LIMIT_JOBS);
+    for (unsigned i = 0; i < LIMIT_CONSTS_HELD; i++) {
+        wire_call(wire, "const.put", "[{}, [<64>]]");
+    }
+    check_full(refused(wire, wire_send(wire, "const.put", "[{}, [<64>]]"), "QUOTA"), "consts_held",
+               LIMIT_CONSTS_HELD, LIMIT_CONSTS_HELD);
 }
 
 /* A run over the share waits for its user's memory, and delays nobody else's. */
@@ -404,11 +498,42 @@ static void test_job_slots_after_runs(void)
     }
 }
 
+/* A connection too many: nothing was asked yet, and it is told why all the same. */
+static void check_one_too_many(struct harness *daemon, uid_t uid, const char *name,
+                               const char *text)
+{
+    struct wire *wire = connect_as(daemon, uid);
+    const msgpack_object *message = wire_receive(wire);
+
+    CHECK(message != NULL);
+    CHECK_EQ(wire_number(message, "0"), 1);
+    CHECK_EQ(wire_number(message, "1"), 0);
+    CHECK_STR(wire_error(wire_find(message, "2")).name, name);
+    CHECK_HAS(wire_error(wire_find(message, "2")).message, text);
+    wire_eof(wire);
+    wire_close(wire);
+}
+
+/* And so is who uses the library. */
+static void check_ping_is_refused(struct harness *daemon)
+{
+    char command[256], line[256] = "";
+
+    snprintf(command, sizeof(command), "%s --socket %s ping 2>&1", getenv("GPUPIPE_CLI"),
+             harness_socket(daemon));
+    FILE *ping = popen(command, "re");
+    CHECK(ping != NULL);
+    CHECK(fgets(line, sizeof(line), ping) != NULL);
+    CHECK(pclose(ping) != 0);
+    CHECK_HAS(line, "512 connections are open, at most 512");
+}
+
 static void test_connections(void)
 {
     enum { N = LIMIT_SESSIONS };
     struct harness *daemon = START_FOR_ALL();
     struct wire *other = connect_as(daemon, OTHER);
+    struct wire *more[LIMIT_SESSIONS - LIMIT_USER_SESSIONS - 1];
     int fds[N];
 
     wire_check_works(other);
@@ -417,6 +542,16 @@ static void test_connections(void)
     CHECK_EQ(stat_of(other, "sessions"), LIMIT_USER_SESSIONS + 1);
     check_works_as(daemon, OTHER);
     check_works_as(daemon, 0);
+    check_one_too_many(daemon, ONE, "QUOTA", "384 connections of this user are open, at most 384");
+    for (unsigned i = 0; i < ARRAY_SIZE(more); i++) {
+        more[i] = connect_as(daemon, OTHER);
+    }
+    wire_check_works(more[ARRAY_SIZE(more) - 1]);
+    check_one_too_many(daemon, 0, "BUSY", "512 connections are open, at most 512");
+    check_ping_is_refused(daemon);
+    for (unsigned i = 0; i < ARRAY_SIZE(more); i++) {
+        wire_close(more[i]);
+    }
     for (unsigned i = 0; i < N; i++) {
         close(fds[i]);
     }
@@ -520,7 +655,8 @@ static void test_too_much_urgent_work_runs_as_normal(void)
     CHECK_GE(n_normal, 1);
 }
 
-CHECK_MAIN(CHECK_TEST(test_the_queue), CHECK_TEST(test_the_pool),
+CHECK_MAIN(CHECK_TEST(test_the_queue), CHECK_TEST(test_the_pool), CHECK_TEST(test_all_of_the_pool),
+           CHECK_TEST(test_the_ring_pool), CHECK_TEST(test_what_one_connection_may_have),
            CHECK_TEST(test_a_run_over_the_share),
            CHECK_TEST(test_a_run_over_what_its_connection_holds),
            CHECK_TEST(test_the_fold_of_a_run_is_charged),

@@ -6,8 +6,37 @@
 
 #include <malloc.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #define MIB ((uint64_t)1 << 20)
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static long n_faults(void)
+{
+    struct rusage usage;
+
+    CHECK_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_minflt;
+}
+
+/* The first pushes do not meet its 1024 pages one by one: they are mapped when it opens. */
+static void test_a_rings_pages_are_there(void)
+{
+    enum { SIZE = 4 << 20, PAGE = 4096 };
+
+    script = (struct fake_script){FAKE_SCRIPT};
+    CHECK_EQ(connect_to_script(), 0);
+    CHECK_EQ(open_ring(), 0);
+    volatile uint8_t *data = gpupipe_ring_alloc(ring, SIZE);
+    CHECK(data != NULL);
+    long before = n_faults();
+    for (size_t at = 0; at < SIZE; at += PAGE) {
+        data[at] = 1;
+    }
+    CHECK_LT(n_faults() - before, SIZE / PAGE / 4);
+    check_server();
+}
 
 /* ---- jobs that succeed --------------------------------------------------------------------- */
 
@@ -441,9 +470,10 @@ static void test_everything_can_be_closed_at_once(void)
     }
 }
 
-CHECK_MAIN(CHECK_TEST(test_a_stream_of_pushes), CHECK_TEST(test_completions_in_any_order),
-           CHECK_TEST(test_urgent_pushes), CHECK_TEST(test_one_credit),
-           CHECK_TEST(test_pushes_without_records), CHECK_TEST(test_a_job_that_reduces),
+CHECK_MAIN(CHECK_TEST(test_a_rings_pages_are_there), CHECK_TEST(test_a_stream_of_pushes),
+           CHECK_TEST(test_completions_in_any_order), CHECK_TEST(test_urgent_pushes),
+           CHECK_TEST(test_one_credit), CHECK_TEST(test_pushes_without_records),
+           CHECK_TEST(test_a_job_that_reduces),
            CHECK_TEST(test_the_end_of_a_job_does_not_overtake_its_pushes),
            CHECK_TEST(test_a_job_is_not_over_before_its_pushes_are_back),
            CHECK_TEST(test_a_program_that_polls_misses_nothing),

@@ -1,4 +1,5 @@
 /* The ring pool: who gets which segment, when, and what becomes of it. */
+#include "proto/shm.h"
 #include "tests/unit/ring_pool_bench.h"
 
 #include <signal.h>
@@ -136,6 +137,35 @@ static void test_the_stock_is_where_rings_are_wanted(void)
     }
 }
 
+/* A node that is full, or is none, does not keep a ring from being made; but that is told. */
+static void test_memory_of_another_node_is_told_of(void)
+{
+    struct client near, far;
+    int fd = shm_create_large("test", MIB, -1);
+    bool is_told = !shm_lies_on(fd, MIB, 1023);
+
+    close(fd);
+    if (!is_told) {
+        CHECK_SKIP("nobody tells where memory lies");
+    }
+    begin(&(struct ring_pool_config){.size = 64 * MIB, .has_nodes = true});
+    table.is_quick = true;
+    CHECK_EQ(open_on(&near, 1000, 2 * MIB, -1), RING_POOL_LATER);
+    settle();
+    CHECK_EQ(ring_pool_far(pool), 0);
+    CHECK_EQ(open_on(&far, 1001, 4 * MIB, 1023), RING_POOL_LATER);
+    settle();
+    CHECK_EQ(near.n_done + far.n_done, 2);
+    CHECK_EQ(ring_pool_far(pool), 4 * MIB);
+    CHECK_EQ(ring_pool_huge(pool), shm_is_huge(ring_lease_fd(near.lease)) * 2 * MIB +
+                                       shm_is_huge(ring_lease_fd(far.lease)) * 4 * MIB);
+    close_ring(&far);
+    ring_pool_forget(pool, connection_of(1001));
+    settle();
+    CHECK_EQ(ring_pool_far(pool), 0);
+    close_ring(&near);
+}
+
 static void test_one_node_is_as_good_as_another_where_there_is_one(void)
 {
     struct client client;
@@ -217,6 +247,9 @@ static void test_shares_hold_also_for_what_is_in_the_making(void)
     CHECK_GT(second.failure.retry_ms, 0);
     CHECK_EQ(open_on(&second, 1000, 4 * MIB, -1), RING_POOL_LATER);
     CHECK_EQ(open_on(&other, 1001, 8 * MIB, -1), -STATUS_BUSY);
+    CHECK_STR(other.failure.limit, "ring_pool");
+    CHECK_EQ(other.failure.used, 12 * MIB);
+    CHECK_EQ(other.failure.max, 16 * MIB);
     CHECK_GT(other.failure.retry_ms, 0);
     CHECK_EQ(open_on(&other, 1001, 4 * MIB, -1), RING_POOL_LATER);
     CHECK_EQ(open_on(&last, 1002, 1, -1), -STATUS_BUSY);
@@ -637,6 +670,7 @@ CHECK_MAIN(CHECK_TEST(test_one_is_kept_ready), CHECK_TEST(test_stock_waits_for_a
            CHECK_TEST(test_rings_come_before_the_stock_and_one_at_a_time),
            CHECK_TEST(test_stock_in_the_making_is_taken),
            CHECK_TEST(test_the_stock_is_where_rings_are_wanted),
+           CHECK_TEST(test_memory_of_another_node_is_told_of),
            CHECK_TEST(test_one_node_is_as_good_as_another_where_there_is_one),
            CHECK_TEST(test_sizes_are_powers_of_two), CHECK_TEST(test_what_can_never_be),
            CHECK_TEST(test_there_may_be_no_rings),

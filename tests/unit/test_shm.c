@@ -151,6 +151,28 @@ static void test_the_memory_policy_is_as_before(void)
     }
 }
 
+/* Of one node's memory it is said that it lies there, and of no other that it does. */
+static void test_where_memory_lies(void)
+{
+    unsigned long all[16] = {0};
+    unsigned n_there = 0, n_nodes = 0;
+    int fd = shm_create_large("test", LARGE, 0);
+
+    if (syscall(SYS_get_mempolicy, NULL, all, 1024, NULL, MPOL_F_MEMS_ALLOWED) < 0) {
+        CHECK_SKIP("memory policies are not to be had: %s", strerror(errno));
+    }
+    CHECK_GE(fd, 0);
+    for (int node = 0; node < 1024; node++) {
+        n_nodes += all[node / 64] >> node % 64 & 1;
+        n_there += shm_lies_on(fd, LARGE, node);
+    }
+    CHECK_LE(n_there, 1); /* 0: some of it here, some there */
+    CHECK(n_nodes > 1 || n_there == 1);
+    CHECK(shm_lies_on(fd, LARGE, -1));
+    CHECK(!shm_lies_on(fd, LARGE, 1 << 30));
+    close(fd);
+}
+
 static void test_punched_pages_are_gone_for_everybody(void)
 {
     uint8_t *zeros = calloc(1, LARGE);
@@ -196,6 +218,6 @@ CHECK_MAIN(CHECK_TEST(test_two_mappings_share_their_bytes),
            CHECK_TEST(test_more_than_there_is_is_refused),
            CHECK_TEST(test_a_large_one_is_whole_and_sealed),
            CHECK_TEST(test_more_than_the_machine_has_left_is_not_tried),
-           CHECK_TEST(test_the_memory_policy_is_as_before),
+           CHECK_TEST(test_the_memory_policy_is_as_before), CHECK_TEST(test_where_memory_lies),
            CHECK_TEST(test_punched_pages_are_gone_for_everybody),
            CHECK_TEST(test_map_refuses_what_could_fault))
