@@ -403,10 +403,13 @@ static void test_absurd_deadlines(void)
         const char *deadline, *name, *text;
     } rows[] = {
         {"-1", "RANGE", "-1 is less than 0"},
+        {"604800000000001", "RANGE", "in 604800001 ms: at most 604800000 (deadline_ms)"},
         {"604801000000000", "RANGE", "at most 604800000 (deadline_ms)"},
         {"9007199254740991", "RANGE", "at most 604800000 (deadline_ms)"},
         {"9007199254740992", "RANGE", "is more than"},
         {"1.5", "INVALID_PARAM", "must be an integer"},
+        {"nan", "INVALID_PARAM", "must be an integer"},
+        {"-inf", "INVALID_PARAM", "must be an integer"},
         {"'soon'", "INVALID_PARAM", "must be an integer"},
         {"true", "INVALID_PARAM", "must be an integer"},
         {"[]", "INVALID_PARAM", "must be an integer"},
