@@ -154,12 +154,24 @@ static void fail_waiter(struct job *waiter, const struct failure *failure)
     job_fail(waiter, failure, 0);
 }
 
+/* Of a chain there is no room for the words of all: those of the first to fail are passed on. */
+static const char *first_words(const struct job *ended)
+{
+    static const char behind[] = "failed: CANCELLED: ";
+    const char *words = ended->failure.message, *next;
+
+    while ((next = strstr(words, behind)) != NULL) {
+        words = next + strlen(behind);
+    }
+    return words;
+}
+
 static void fail_with(struct job *waiter, const struct job *ended)
 {
     const struct outcome outcome = outcome_of(ended);
     struct failure failure;
 
-    refuse_end(&outcome, waiter->user == ended->user ? ended->failure.message : "", &failure);
+    refuse_end(&outcome, waiter->user == ended->user ? first_words(ended) : "", &failure);
     fail_waiter(waiter, &failure);
 }
 

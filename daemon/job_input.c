@@ -39,11 +39,13 @@ int job_check_input(const struct job *job, struct failure *ret_failure)
 
 int job_deadline_at(uint64_t deadline_ns, uint64_t *ret_at_ns, struct failure *ret_failure)
 {
-    if (deadline_ns / 1000000 > LIMIT_DEADLINE) {
+    if (deadline_ns > LIMIT_DEADLINE * UINT64_C(1000000)) {
+        uint64_t deadline_ms = div_round_up(deadline_ns, 1000000);
+
         fail(ret_failure, STATUS_RANGE, "deadline_ns",
              "a deadline in %llu ms: at most %d (deadline_ms); 0 is none",
-             (unsigned long long)deadline_ns / 1000000, LIMIT_DEADLINE);
-        return failure_add_limit(ret_failure, "deadline_ms", deadline_ns / 1000000, LIMIT_DEADLINE);
+             (unsigned long long)deadline_ms, LIMIT_DEADLINE);
+        return failure_add_limit(ret_failure, "deadline_ms", deadline_ms, LIMIT_DEADLINE);
     }
     *ret_at_ns = deadline_ns != 0 ? now_ns() + deadline_ns : 0;
     return 0;

@@ -266,11 +266,15 @@ struct prepared *prepared_ref(struct prepared *prepared)
 
 void prepared_unref(struct prepared *prepared)
 {
-    if (prepared == NULL || --prepared->n_refs > 0) {
+    if (prepared == NULL) {
+        return;
+    }
+    /* Others begin with what this job has measured, though a memo may keep it for ever. */
+    rates_remember(&prepared->server->rates, prepared->rate_key, &prepared->rate);
+    if (--prepared->n_refs > 0) {
         return;
     }
     give_consts(prepared);
-    rates_remember(&prepared->server->rates, prepared->rate_key, &prepared->rate);
     job_slots_give(prepared->server->job_slots, prepared->slot);
     free(prepared);
 }

@@ -350,6 +350,37 @@ static void test_after_one_whose_worker_is_killed(void)
     check_bad_end(WORKER_KILLED, "failed: DEVICE_LOST: ");
 }
 
+/* Who is far behind the one that failed learns which it was, and why. */
+static void test_the_end_of_a_long_chain_names_its_beginning(void)
+{
+    enum { N = 40 };
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    const void *data = random_new(SIZE);
+    uint64_t jobs[N] = {open_job(wire, ", inline: false")};
+    char options[64], why[128];
+
+    for (unsigned i = 1; i < N; i++) {
+        snprintf(options, sizeof(options), ", after: [%" PRIu64 "]%s", jobs[i - 1],
+                 i + 1 < N ? ", inline: false" : "");
+        jobs[i] = open_job(wire, options);
+    }
+    push(wire, jobs[N - 1], 0, data);
+    wire_notify(wire, "job.push", "[%lu, 0, {}, [<6000>]]", jobs[0]);
+    CHECK_STR(wire_error(wire_find(wire_notification(wire, "job.result"), "2.error")).name,
+              "INVALID_PARAM");
+    check_done(wire, jobs[0], "failed");
+    check_failed(wire, jobs[1], 0, jobs[0], "failed: INVALID_PARAM: ");
+    snprintf(why, sizeof(why),
+             "failed: CANCELLED: job %" PRIu64
+             ", which this one is after, failed: INVALID_PARAM: the job was opened with inline",
+             jobs[0]);
+    for (unsigned i = 2; i < N; i++) {
+        check_failed(wire, jobs[i], i + 1 == N, jobs[i - 1], why);
+    }
+    CHECK_EQ(stat_of(wire, "jobs_held"), 0);
+}
+
 /* ---- two users ------------------------------------------------------------------------------- */
 
 enum { ONE = 61001, OTHER = 61002 }; /* uids that nobody has */
@@ -413,4 +444,5 @@ CHECK_MAIN(CHECK_TEST(test_each_reads_what_the_one_before_wrote), CHECK_TEST(tes
            CHECK_TEST(test_after_one_that_fails), CHECK_TEST(test_after_one_that_is_late),
            CHECK_TEST(test_after_one_whose_connection_ends),
            CHECK_TEST(test_after_one_whose_worker_is_killed),
+           CHECK_TEST(test_the_end_of_a_long_chain_names_its_beginning),
            CHECK_TEST(test_a_token_is_for_another_user))

@@ -49,6 +49,25 @@ static const char *random_deadline(void)
     return text;
 }
 
+/* "" or a job of anybody's, which may end in any way before or after. */
+static const char *random_after(struct wire *wire)
+{
+    static char text[64];
+    char path[32];
+
+    text[0] = '\0';
+    if (one_in(3)) {
+        const msgpack_object *list = wire_call(wire, "job.list", "[{all: true}]");
+        unsigned n = wire_count(list, "");
+
+        if (n > 0) {
+            snprintf(path, sizeof(path), "%u.token", (unsigned)random_below(n));
+            snprintf(text, sizeof(text), ", after: ['%s']", wire_text(list, path));
+        }
+    }
+    return text;
+}
+
 /* Small whole numbers: their sum is exact in any order. */
 static float *random_whole_floats(size_t n, double *ret_sum)
 {
@@ -72,11 +91,12 @@ static void check_sum(const msgpack_object *result, double sum)
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-static const char *random_run_options(void)
+static const char *random_run_options(struct wire *wire)
 {
-    static char text[128];
+    static char text[192];
 
-    snprintf(text, sizeof(text), "{priority: '%s'%s}", random_priority(), random_deadline());
+    snprintf(text, sizeof(text), "{priority: '%s'%s%s}", random_priority(), random_deadline(),
+             random_after(wire));
     return text;
 }
 
@@ -90,7 +110,7 @@ static const msgpack_object *run_result(struct wire *wire, uint32_t msgid)
         return wire_find(response, "3");
     }
     printf("# run: %s: %s\n", error.name, error.message);
-    CHECK(is_one_of(error.name, "DEVICE_LOST DEADLINE BUSY"));
+    CHECK(is_one_of(error.name, "DEVICE_LOST DEADLINE BUSY CANCELLED NOT_FOUND"));
     return NULL;
 }
 
@@ -101,7 +121,7 @@ static void run_copy(struct wire *wire)
     char params[256];
     const msgpack_object *result;
 
-    snprintf(params, sizeof(params), "['copy', {}, %s, [%%b]]", random_run_options());
+    snprintf(params, sizeof(params), "['copy', {}, %s, [%%b]]", random_run_options(wire));
     result = run_result(wire, wire_send(wire, "run", params, bytes, size));
     if (result != NULL) {
         CHECK_EQ(wire_number(result, "n"), size);
@@ -117,7 +137,7 @@ static void run_sum(struct wire *wire)
     float *floats = random_whole_floats(n, &sum);
     const msgpack_object *result;
 
-    snprintf(params, sizeof(params), "['sum', {}, %s, [%%b]]", random_run_options());
+    snprintf(params, sizeof(params), "['sum', {}, %s, [%%b]]", random_run_options(wire));
     result = run_result(wire, wire_send(wire, "run", params, floats, n * sizeof(float)));
     if (result != NULL) {
         check_sum(result, sum);
@@ -150,13 +170,14 @@ static bool open_random(struct job *job)
     const msgpack_object *response;
 
     snprintf(params, sizeof(params),
-             "['%s', {}, {priority: '%s', window: %u, max_push: %u, ordered: %s%s}]",
+             "['%s', {}, {priority: '%s', window: %u, max_push: %u, ordered: %s%s%s}]",
              job->is_sum ? "sum" : "copy", random_priority(), (unsigned)random_below(6) + 1,
-             (unsigned)SIZE_MAX_PUSH, job->is_ordered ? "true" : "false", random_deadline());
+             (unsigned)SIZE_MAX_PUSH, job->is_ordered ? "true" : "false", random_deadline(),
+             random_after(job->wire));
     response = wire_response(job->wire, wire_send(job->wire, "job.open", params));
     error = wire_error(wire_find(response, "2"));
     if (error.name[0] != '\0') {
-        CHECK(is_one_of(error.name, "BUSY"));
+        CHECK(is_one_of(error.name, "BUSY CANCELLED NOT_FOUND")); /* with whom it was to be after */
         return false;
     }
     job->id = (uint64_t)wire_number(response, "3.job");
@@ -499,6 +520,7 @@ static void test_chaos(void)
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "sessions") == 1);
     HARNESS_WAIT(wire_number(wire_call(wire, "stats", "[]"), "pool_used") == 0);
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "jobs"), 0);
+    CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "jobs_held"), 0);
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "chunks_in_flight"), 0);
     CHECK_EQ(wire_number(wire_call(wire, "stats", "[]"), "pool_waiting"), 0);
     wire_check_works(wire);

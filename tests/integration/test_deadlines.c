@@ -294,6 +294,20 @@ static uint64_t predicted(struct wire *wire)
                                  "predicted_ns");
 }
 
+/* Though the daemon keeps what it made of a run's words for the next one of the same. */
+static void test_what_a_run_has_measured_others_know(void)
+{
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct wire *other = wire_connect(harness_socket(daemon));
+    uint32_t run;
+
+    wire_call(other, "hello", "[{errors: 'structured'}]");
+    wire_call(wire, "run", "[" SLOW ", {}, [<65536>]]");
+    run = wire_send(other, "run", "[" SLOW ", {admit: true, deadline_ns: 1}, [<64>]]");
+    check_refused(wire_find(wire_response(other, run), "2"), 1);
+}
+
 /* The worker stands still, and there is much for it.  When that is gone, who was refused comes in.
  */
 static void test_what_waits_too_long_is_refused_at_once(void)
@@ -403,10 +417,13 @@ static void test_absurd_deadlines(void)
         const char *deadline, *name, *text;
     } rows[] = {
         {"-1", "RANGE", "-1 is less than 0"},
+        {"604800000000001", "RANGE", "in 604800001 ms: at most 604800000 (deadline_ms)"},
         {"604801000000000", "RANGE", "at most 604800000 (deadline_ms)"},
         {"9007199254740991", "RANGE", "at most 604800000 (deadline_ms)"},
         {"9007199254740992", "RANGE", "is more than"},
         {"1.5", "INVALID_PARAM", "must be an integer"},
+        {"nan", "INVALID_PARAM", "must be an integer"},
+        {"-inf", "INVALID_PARAM", "must be an integer"},
         {"'soon'", "INVALID_PARAM", "must be an integer"},
         {"true", "INVALID_PARAM", "must be an integer"},
         {"[]", "INVALID_PARAM", "must be an integer"},
@@ -439,6 +456,7 @@ CHECK_MAIN(CHECK_TEST(test_a_late_descriptor_is_answered_and_its_job_goes_on),
            CHECK_TEST(test_a_late_descriptor_has_what_was_done),
            CHECK_TEST(test_a_late_run_says_what_was_done), CHECK_TEST(test_absurd_deadlines),
            CHECK_TEST(test_what_takes_too_long_is_refused_at_once),
+           CHECK_TEST(test_what_a_run_has_measured_others_know),
            CHECK_TEST(test_what_waits_too_long_is_refused_at_once),
            CHECK_TEST(test_pushes_are_admitted_one_by_one),
            CHECK_TEST(test_the_own_queue_counts_while_held))

@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "tests/harness.h"
 #include "tests/random.h"
-#include "tests/wire.h"
+#include "tests/ring_client.h"
 
 #include <signal.h>
 #include <string.h>
@@ -108,6 +108,36 @@ static void test_bulk_waits_for_normal_and_is_not_starved(void)
     CHECK_LT(n_bulk_before_last_normal, N_PUSHES);
 }
 
+/* As run, push and descriptor: what each was asked to be is what it ran as, where others want
+ * nothing. */
+static void test_every_answer_says_what_it_ran_as(void)
+{
+    static const char *const names[] = {"urgent", "normal", "bulk"};
+    struct harness *daemon = harness_start();
+    struct wire *wire = wire_connect(harness_socket(daemon));
+    struct ring_client *ring = ring_client_open(wire, 1 << 20);
+
+    for (unsigned i = 0; i < 3; i++) {
+        char option[32];
+        struct ring_desc desc;
+        uint64_t job;
+
+        snprintf(option, sizeof(option), ", priority: '%s'", names[i]);
+        CHECK_STR(wire_text(wire_call(wire, "run", "['copy', {}, {priority: %s}, [<9>]]", names[i]),
+                            "priority"),
+                  names[i]);
+        job = (uint64_t)wire_number(
+            wire_call(wire, "job.open", "['copy', {}, {priority: %s, window: 1, max_push: 65536}]",
+                      names[i]),
+            "job");
+        wire_call(wire, "job.push", "[%lu, 0, {}, [<9>]]", job);
+        CHECK_STR(wire_text(wire_notification(wire, "job.result"), "2.priority"), names[i]);
+        desc = ring_client_copy(ring_client_open_copy(wire, option), 0, 1 << 19, 1);
+        ring_client_submit(ring, &desc, 1);
+        CHECK_EQ(ring_client_reap(ring).priority, i);
+    }
+}
+
 /* On the CPU, whose bound is known here: two chunks for each thread. */
 static void test_bulk_in_flight_is_bounded(void)
 {
@@ -189,4 +219,5 @@ static void test_chunks_of_slow_ops_are_small(void)
 
 CHECK_MAIN(CHECK_TEST(test_urgent_overtakes_bulk), CHECK_TEST(test_chunks_of_slow_ops_are_small),
            CHECK_TEST(test_bulk_waits_for_normal_and_is_not_starved),
+           CHECK_TEST(test_every_answer_says_what_it_ran_as),
            CHECK_TEST(test_bulk_in_flight_is_bounded))

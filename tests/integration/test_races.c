@@ -338,7 +338,8 @@ static void test_cancelled_by_another_while_a_push_arrives(void)
     await_nothing_left(wire);
 }
 
-/* Its chunk, or its fold, is at the worker when it is cancelled: answers come once it is back. */
+/* Its chunk, or its fold, is at the worker when it is cancelled, twice: answers come once it is
+ * back, and one of each. */
 static void check_cancel_in_flight(const char *open, const char *push)
 {
     struct harness *daemon = harness_start();
@@ -352,7 +353,9 @@ static void check_cancel_in_flight(const char *open, const char *push)
     }
     wire_call(wire, "job.close", "[%lu]", job);
     HARNESS_WAIT(stat_of(wire, "chunks_in_flight") == 1);
-    wire_call(wire, "job.cancel", "[%lu]", job);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK_STR(wire_text(wire_call(wire, "job.cancel", "[%lu]", job), "state"), "cancelled");
+    }
     CHECK_GT(stat_of(wire, "pool_used"), 0);
     CHECK_EQ(wire_held(wire), 0);
     kill(worker, SIGCONT);
@@ -363,6 +366,8 @@ static void check_cancel_in_flight(const char *open, const char *push)
     params = wire_notification(wire, "job.done");
     CHECK_STR(wire_text(params, "1.state"), "cancelled");
     CHECK(wire_find(params, "1.out") == NULL);
+    wire_refused(wire, "NOT_FOUND", "or it has ended", "job.cancel", "[%lu]", job);
+    CHECK_EQ(wire_held(wire), 0);
     await_nothing_left(wire);
 }
 

@@ -374,7 +374,7 @@ static void test_bad_descriptors_are_refused_and_the_job_goes_on(void)
     odd.flags = RING_LAST << (1 + random_below(63));
     check_refused(ring, &odd, job, STATUS_INVALID_PARAM);
     odd.flags = 0;
-    odd.deadline_ns = (LIMIT_DEADLINE + UINT64_C(1)) * 1000000;
+    odd.deadline_ns = LIMIT_DEADLINE * UINT64_C(1000000) + 1;
     check_refused(ring, &odd, job, STATUS_RANGE);
     odd.deadline_ns = UINT64_MAX;
     check_refused(ring, &odd, job, STATUS_RANGE);

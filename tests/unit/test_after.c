@@ -170,6 +170,8 @@ static void test_tokens(void)
         memcpy(other, one, sizeof(other));
         other[i] ^= 1;
         CHECK(!token_is(one, other));
+        other[(i + 8) % (MSG_TOKEN_SIZE - 1)] ^= 1;
+        CHECK(!token_is(one, other));
     }
 }
 
