@@ -145,11 +145,10 @@ static double least_of_refused(const struct sim_plan *plan, const struct sim_res
 }
 
 /*
- * Of group 0, which wants more than it can have, all that is admitted is in time, but for 6 of 100
+ * Of group 0, which wants more than it can have, all that is admitted is in time, but for 5 of 100
  * (hardly one, in most seeds).
  * So its queue is always about as long as the deadline allows, and what is refused would not be far
- * from it; but no sooner than after 0.55 of it.  Of 10,000 seeds 6 have more than 5 of 100 late, or
- * less than 0.6, all of them of the scenario with threads.
+ * from it; but no sooner than after 0.6 of it.
  */
 static const char *check_admitted(const struct sim_plan *plan, const struct sim_results *results,
                                   const struct sim_results *without)
@@ -158,10 +157,10 @@ static const char *check_admitted(const struct sim_plan *plan, const struct sim_
     double least = least_of_refused(plan, results);
 
     (void)without;
-    if (result->n_pushes == 0 || result->n_late * 100 > result->n_pushes * 6) {
+    if (result->n_pushes == 0 || result->n_late * 100 > result->n_pushes * 5) {
         return FAILED("%lu of %lu admitted were late", result->n_late, result->n_pushes);
     }
-    if (result->n_not_admitted == 0 || least < 0.55) {
+    if (result->n_not_admitted == 0 || least < 0.6) {
         return FAILED("of %lu refused one takes %.2f of its deadline", result->n_not_admitted,
                       least);
     }
