@@ -57,7 +57,7 @@ static const char *const way_names[] = {
     [WAY_RING] = "daemon, ring",
 };
 
-static const struct subject *const subjects[] = {&subject_copy, &subject_iterate};
+static const struct subject *const subjects[] = {&subject_copy, &subject_iterate_once};
 
 #define N_VARIANTS               (VARIANT_FIXED + ARRAY_SIZE(subjects) * WAY_COUNT)
 #define VARIANT_OF(subject, way) (VARIANT_FIXED + (subject)*WAY_COUNT + (way))

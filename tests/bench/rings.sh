@@ -8,7 +8,7 @@
 # as far as that goes; "-" is what was not measured.  Last line: N passed, N failed, N skipped: of the
 # benchmarks, not of the bounds; failed is what gave a wrong byte or did not end in time.
 #
-#   SIZE=512M     of one run of bench_rival (1G takes twice its time)
+#   SIZE=1G       of one run of bench_rival
 set -uo pipefail
 
 limit_s=470
@@ -23,7 +23,7 @@ run clients 60 --backend $backend --size $size
 run rings 60 --backend $backend --size $size --rounds 7
 run sweep 60 --backend $backend --size $size
 run latency 130 --backend $backend
-run rival 220 --size "${SIZE:-512M}" --search-rounds 1
+run rival 220 --size "${SIZE:-1G}" --search-rounds 1
 
 # A rival of the CPU backend is a function call, and another of the GPU's.
 direct="direct, events"
@@ -32,7 +32,7 @@ mapped="direct, mapped"
 
 head_of_table
 row rival "copy in a ring against the best direct pipeline" "copy: ring against best direct"
-row rival "iterate likewise" "iterate: ring against best direct"
+row rival "iterate, n=1, likewise" "iterate: ring against best direct"
 row rival "copy in a ring against the link with both directions busy" "copy: ring against the link, both ways"
 row sweep "default chunks and depth against the best fixed, 64 KiB to 16 MiB" "default against the best fixed"
 row rings "ring against the socket, pushes of 1 MiB" "ring against the socket, pushes of 1 MiB"

@@ -57,6 +57,28 @@ const struct subject subject_copy = {
     .check = bench_check_same,
 };
 
+/* Once: v is x / 2 + 1, which is exact but for its own rounding. */
+static void check_iterate_once(const char *what, const void *out, const void *in, size_t size)
+{
+    const float *x = in, *got = out;
+    size_t n = 0;
+
+    for (size_t i = 0; i < size / sizeof(*x); i++) {
+        n += bits_of(got[i]) != bits_of(x[i] + (x[i] / 2.0f + 1.0f));
+    }
+    if (n > 0) {
+        bench_fail("%s: wrong result: %zu of %zu floats", what, n, size / sizeof(*x));
+    }
+}
+
+const struct subject subject_iterate_once = {
+    .op = "iterate",
+    .param = "n",
+    .value = 1,
+    .record_size = sizeof(float),
+    .check = check_iterate_once,
+};
+
 const struct subject subject_iterate = {
     .op = "iterate",
     .param = "n",

@@ -3,7 +3,7 @@
  * its own.  Each has one input, one output as large, and one u32 parameter.
  *
  * Data are random floats of magnitude below 2: any bytes will do for `copy`, and for `iterate` with
- * n >= 152, whose v has then become 2 for every finite x.
+ * n = 1, or n >= 152, whose v has then become 2 for every finite x.
  */
 #pragma once
 
@@ -20,6 +20,7 @@ struct subject {
 };
 
 extern const struct subject subject_copy;
+extern const struct subject subject_iterate_once; /* n=1: as copy, but computed */
 extern const struct subject subject_iterate;      /* n=1000: copies and kernels take their turn */
 extern const struct subject subject_iterate_long; /* n=20000: the kernel is nearly all of it */
 
