@@ -41,11 +41,13 @@ static inline void shared_store(uint32_t *shared, uint32_t value, int order)
     __atomic_store_n(shared, value, order);
 }
 
-/* Structs of whole 8-byte words at 8-byte addresses, word by word, relaxed. */
+/* Structs of whole 8-byte words at 8-byte addresses, word by word, relaxed.  gcc does not unroll a
+ * loop around atomics by itself, and most are a line long. */
 static inline void shared_load_words(void *private, const void *shared, size_t size)
 {
     uint64_t word;
 
+#pragma GCC unroll 8
     for (size_t at = 0; at < size; at += sizeof(word)) {
         word = __atomic_load_n((const uint64_t *)((const char *)shared + at), __ATOMIC_RELAXED);
         memcpy((char *)private + at, &word, sizeof(word));
@@ -56,6 +58,7 @@ static inline void shared_store_words(void *shared, const void *private, size_t 
 {
     uint64_t word;
 
+#pragma GCC unroll 8
     for (size_t at = 0; at < size; at += sizeof(word)) {
         memcpy(&word, (const char *)private + at, sizeof(word));
         __atomic_store_n((uint64_t *)((char *)shared + at), word, __ATOMIC_RELAXED);
