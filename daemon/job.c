@@ -114,6 +114,7 @@ void job_destroy(struct job *job)
         push_release(&job->pushes[i], &job->prepared->shape, server->pool);
     }
     free(job->pushes);
+    free(job->rows);
     release_fold(job);
     prepared_unref(job->prepared);
     free_places(job);

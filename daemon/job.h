@@ -58,7 +58,8 @@ struct job {
     uint64_t deadline_at_ns;   /* CLOCK_MONOTONIC; 0 = none */
 
     uint32_t window;
-    struct push *pushes; /* window of them, in no order */
+    struct push *pushes;   /* window of them, in no order */
+    struct push_row *rows; /* likewise, if its data lie in rings */
     struct push_lists lists;
     uint32_t max_records; /* of a push */
     bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
@@ -120,7 +121,7 @@ int job_lease_run(struct job *job, uint64_t n_records, struct failure *ret_failu
 /* Bytes of an array of a whole push: what job.open promises. */
 uint64_t job_max_push(const struct job *job);
 
-/* A free push, or NULL when the window is full. */
+/* A free push, or NULL when the window of a job whose data lie in the pool is full. */
 struct push *job_free_push(const struct job *job);
 /* All its input is here. */
 void job_accept(struct job *job, struct push *push);

@@ -194,17 +194,6 @@ out_of_memory: /* an answer cannot be left out: the connection ends instead */
     session_break(job->session, "out of memory for an answer");
 }
 
-/* All that it stands for. */
-static void free_rows(struct job *job, struct push *push)
-{
-    while (push != NULL) {
-        struct push *next = push->next_row;
-
-        push_lists_move(&job->lists, push, PUSH_FREE);
-        push = next;
-    }
-}
-
 void job_answer_push(struct job *job, struct push *push, const struct failure *failure)
 {
     struct ring_link *ring = STEAL(push->ring);
@@ -213,7 +202,7 @@ void job_answer_push(struct job *job, struct push *push, const struct failure *f
     job->server->stats.errors_total += failure != NULL ? push->n_rows : 0;
     if (ring != NULL && push->is_described) {
         job_complete_push(job, push, ring, failure);
-        free_rows(job, push);
+        push_lists_move(&job->lists, push, PUSH_FREE);
     } else if (job->session == NULL) {
         push_lists_move(&job->lists, push, PUSH_FREE);
     } else {

@@ -77,11 +77,13 @@ int job_make_ring_window(struct job *job, const struct msg_options *options, uin
         return -ENOMEM;
     }
     job->pushes = calloc(window, sizeof(*job->pushes));
-    if (job->pushes == NULL) {
+    job->rows = aligned_alloc(sizeof(*job->rows), window * sizeof(*job->rows));
+    if (job->pushes == NULL || job->rows == NULL) {
         return -ENOMEM;
     }
     for (job->window = 0; r == 0 && job->window < window; job->window++) {
         r = make_push(job, &job->pushes[job->window]);
+        push_lists_add_row(&job->lists, &job->rows[job->window]);
     }
     return r; /* what was leased goes with the job */
 }
@@ -200,9 +202,8 @@ static int check_overlap(const struct job *job, const struct described *push,
     return 0;
 }
 
-/* Check it and borrow its places; *ret_push has no number yet. */
-static int describe(struct job *job, struct described *described, struct push **ret_push,
-                    struct failure *ret_failure)
+static int check_described(const struct job *job, struct described *described,
+                           struct failure *ret_failure)
 {
     int r = check_counts(job, described, ret_failure);
 
@@ -216,35 +217,45 @@ static int describe(struct job *job, struct described *described, struct push **
     if (r < 0) {
         return r;
     }
-    struct push *push = job_free_push(job);
-    if (push == NULL) {
+    if (job->lists.free_rows == NULL) {
         return job_refuse_credit(job, ret_failure);
     }
-    r = job_check_admit(job, described->n_records, described->deadline_at_ns, ret_failure);
-    if (r < 0) {
-        return r;
-    }
-    push->deadline_at_ns = described->deadline_at_ns;
+    return job_check_admit(job, described->n_records, described->deadline_at_ns, ret_failure);
+}
+
+/* Borrow its places. */
+static struct push_row *add_row(struct job *job, struct push *push,
+                                const struct described *described)
+{
+    struct push_row *row = push_lists_take_row(&job->lists, push);
+
     for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
-        *push_place(push, &job->prepared->shape, array) =
+        *push_place(row, &job->prepared->shape, array) =
             (uint32_t)(described->offset[array] / RING_ALIGN);
     }
-    push->row.n_records = (uint32_t)described->n_records;
+    row->work.n_records = (uint32_t)described->n_records;
+    return row;
+}
+
+/* As a push of its own. */
+static struct push *accept_push(struct job *job, const struct described *described)
+{
+    struct push *push = job->lists.free; /* there are no fewer of them than of rows */
+    struct push_row *row = add_row(job, push, described);
+
+    push->ring = described->link;
+    ring_link_hold(push->ring);
+    push->deadline_at_ns = described->deadline_at_ns;
     push->n_records = described->n_records;
     push->varying_size = described->varying_size;
     push->tail_size = described->tail_size;
-    *ret_push = push;
-    return 0;
-}
-
-static void accept_push(struct job *job, struct push *push, struct ring_link *link)
-{
-    push->ring = link;
-    ring_link_hold(link);
+    push->is_described = push->keeps_awake = false;
     job->has_short_push = push->tail_size != 0;
     job->has_odd_push =
         job->prepared->shape.leaf != 0 && push->n_records % job->prepared->shape.leaf != 0;
     job_accept(job, push);
+    row->accepted_ns = push->accepted_ns;
+    return push;
 }
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
@@ -325,33 +336,35 @@ static bool may_be_table(const struct job *job, uint64_t n_records)
 }
 
 /* May it be a row? */
-static bool fits_tables(const struct push *push)
+static bool fits_tables(uint64_t n_records, uint32_t tail_size, uint64_t deadline_at_ns)
 {
-    return push->n_records > 0 && push->tail_size == 0 && push->deadline_at_ns == 0;
+    return n_records > 0 && tail_size == 0 && deadline_at_ns == 0;
 }
 
 /* The push before this one, if they are one table from now on: no device has any of it yet. */
-static struct push *find_table(const struct job *job, const struct push *push,
-                               const struct ring_link *link)
+static struct push *find_table(const struct job *job, const struct described *described)
 {
     struct push *last = job->lists.last;
 
     return last != NULL && last->n_released == 0 && last->n_rows < WORK_ROWS &&
-                   last->ring == link && last->is_described && last->seq < job->stop_seq &&
-                   fits_tables(last) && fits_tables(push) &&
-                   may_be_table(job, last->n_records + push->n_records)
+                   last->ring == described->link && last->is_described &&
+                   last->seq < job->stop_seq &&
+                   fits_tables(last->n_records, last->tail_size, last->deadline_at_ns) &&
+                   fits_tables(described->n_records, described->tail_size,
+                               described->deadline_at_ns) &&
+                   may_be_table(job, last->n_records + described->n_records)
                ? last
                : NULL;
 }
 
-static void add_row(struct job *job, struct push *table, struct push *push)
+static void accept_row(struct job *job, struct push *table, const struct described *described,
+                       uint64_t tag)
 {
-    push_lists_move(&job->lists, push, PUSH_FILLING);
-    push->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
-    table->last_row->next_row = push;
-    table->last_row = push;
-    table->n_rows++;
-    table->n_records += push->n_records;
+    struct push_row *row = add_row(job, table, described);
+
+    row->tag = tag;
+    row->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
+    table->n_records += described->n_records;
     job->n_pushed++;
     job->server->stats.pushes_total++;
 }
@@ -371,24 +384,25 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
         r = job_push_deadline_at(job, desc->deadline_ns, &described.deadline_at_ns, ret_failure);
     }
     if (r == 0) {
-        r = describe(job, &described, &push, ret_failure);
+        r = check_described(job, &described, ret_failure);
     }
     if (r < 0) {
         return r;
     }
-    push->is_described = true;
-    push->keeps_awake = keeps_awake(link, job);
-    push->tag = desc->tag;
-    table = find_table(job, push, link);
+    table = find_table(job, &described);
     if (table != NULL) {
-        add_row(job, table, push);
+        accept_row(job, table, &described, desc->tag);
     } else {
-        accept_push(job, push, link);
+        push = accept_push(job, &described);
+        push->is_described = true;
+        push->rows->tag = desc->tag;
+        push->keeps_awake = keeps_awake(link, job);
     }
     if ((desc->flags & RING_LAST) != 0) {
         job_close(job);
     }
     if (table != NULL) {
+        keeps_awake(link, job);
         job_queue(job); /* nothing can have been answered */
     } else {
         job_settle_push(job, push);
@@ -466,7 +480,6 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
 {
     uint32_t n_out = n_ring_arrays(job) - job->prepared->shape.n_in;
     struct described described = {0};
-    struct push *push;
 
     if (msg->n_out != n_out) {
         return fail(ret_failure, STATUS_INVALID_PARAM, "out",
@@ -487,15 +500,12 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
         r = job_push_deadline_at(job, msg->deadline_ns, &described.deadline_at_ns, ret_failure);
     }
     if (r == 0) {
-        r = describe(job, &described, &push, ret_failure);
+        r = check_described(job, &described, ret_failure);
     }
-    if (r < 0) {
-        return r;
+    if (r == 0) {
+        accept_push(job, &described);
     }
-    push->is_described = false;
-    push->keeps_awake = false;
-    accept_push(job, push, described.link);
-    return 0;
+    return r;
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -514,7 +524,7 @@ static void complete_records(const struct job *job, uint64_t n_records,
 }
 
 /* A table's rows have equal shares of its time. */
-static void complete_timing(const struct push *table, const struct push *row,
+static void complete_timing(const struct push *table, const struct push_row *row,
                             struct ring_completion *completion)
 {
     completion->has_timing = true;
@@ -535,8 +545,8 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
         .priority = (uint8_t)push->ran_as,
     };
 
-    for (const struct push *row = push; row != NULL; row = row->next_row) {
-        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->row.n_records : n_done,
+    for (const struct push_row *row = push->rows; row != NULL; row = row->next) {
+        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->work.n_records : n_done,
                          &completion);
         completion.tag = row->tag;
         if (job->prepared->wants_timing) {

@@ -189,7 +189,7 @@ static work_ref array_ref(struct push *push, const struct push_shape *shape, uin
 {
     if (push->ring != NULL && (shape->leaf == 0 || array < shape->n_in)) {
         return WORK_REF(push->ring->segment,
-                        (uint64_t)*push_place(push, shape, array) * WORK_ALIGN + offset);
+                        (uint64_t)*push_place(push->rows, shape, array) * WORK_ALIGN + offset);
     }
     return ref_of(push_block(push, shape, piece, array), offset);
 }
@@ -270,8 +270,8 @@ static int issue_table(struct job *job, const struct scheduler_place *place, str
                                .flags = flags_of(job, push),
                                .ref = {WORK_REF(push->ring->segment, 0)}};
 
-    for (const struct push *row = push; row != NULL; row = row->next_row) {
-        rows[entry.n_records++] = row->row;
+    for (const struct push_row *row = push->rows; row != NULL; row = row->next) {
+        rows[entry.n_records++] = row->work;
     }
     uint64_t n = set_next_records(job, push);
     int r = submit(job, place, &entry, rows, push);

@@ -14,8 +14,8 @@
  * has as much room as its push may have of it, and what has one is never cut.
  *
  * A push that lies in a ring is one piece, whose row says where; only partials have a block.
- * Several descriptors may be one push, a *table*, as long as no device has any of it: each is a
- * push of the window, a row, of which the first stands for all of them.  The others are in no list.
+ * Several descriptors may be one push, a *table*, as long as no device has any of it: each is a row
+ * of it.  Such a job has a row for each place of its window, so that rows are its credit.
  *
  * Thread: the front end's loop.
  */
@@ -36,6 +36,16 @@ struct job;
 struct ring_link;
 
 enum push_state { PUSH_FREE, PUSH_FILLING, PUSH_ACCEPTED, PUSH_ANSWERED };
+
+/* What one descriptor, or the Refs of a push, say: a cache line, since there are many of them. */
+struct push_row {
+    struct push_row *next; /* of the same push, or of those that are free; NULL: none */
+    uint64_t tag;          /* the descriptor's */
+    uint64_t accepted_ns;  /* if the job wants timing */
+    struct work_row work;  /* its places in the ring */
+    uint64_t zero;
+};
+_Static_assert(sizeof(struct push_row) == 64, "a row is one cache line");
 
 /* The shape of an op's arrays under its parameters: what cutting and leasing needs. */
 struct push_shape {
@@ -60,15 +70,13 @@ struct push {
     enum push_state state; /* set by push_lists_move() */
     uint32_t n_chunks;     /* at devices now */
     bool is_late;          /* its own deadline passed: no more chunks, and the answer is DEADLINE */
-    bool is_described;     /* it came as a descriptor, so its answer goes to its ring ... */
+    bool is_described;     /* it came as a descriptor, so its answer goes to its ring */
     bool keeps_awake;      /* who works on it does not sleep for a while: see awake.h */
 
-    uint64_t tag;           /* ... with this */
+    uint32_t n_rows;       /* 1, but for a table */
+    struct push_row *rows; /* NULL: its data lie in the pool */
+    struct push_row *last_row;
     struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool */
-    struct work_row row;    /* and where there; of a table, what this descriptor adds to it */
-    struct push *next_row;  /* of the same table, or NULL */
-    struct push *last_row;  /* of the table that it stands for */
-    uint32_t n_rows;        /* descriptors that it stands for: 1, but for a table */
 
     struct block *blocks;   /* [piece * n_arrays + array] */
     uint32_t tail_size;     /* bytes of a short last record, else 0 */
@@ -132,10 +140,10 @@ const struct block *push_block(const struct push *push, const struct push_shape 
 /* How long what was accepted then waited for its first chunk to begin; 0: none has. */
 uint64_t push_queue_ns(uint64_t start_ns, uint64_t accepted_ns);
 /* Where an array begins that lies in a ring, in units of WORK_ALIGN. */
-static inline uint32_t *push_place(struct push *push, const struct push_shape *shape,
+static inline uint32_t *push_place(struct push_row *row, const struct push_shape *shape,
                                    uint32_t array)
 {
-    return array < shape->n_in ? &push->row.in[array] : &push->row.out[array - shape->n_in];
+    return array < shape->n_in ? &row->work.in[array] : &row->work.out[array - shape->n_in];
 }
 
 /* Where its time went, when it is done. */

@@ -3,6 +3,8 @@
  */
 #include "daemon/push_lists.h"
 
+#include "proto/util.h"
+
 #include <assert.h>
 
 static void append_accepted(struct push_lists *lists, struct push *push)
@@ -42,10 +44,23 @@ void push_lists_add(struct push_lists *lists, struct push *push)
 {
     push->state = PUSH_FREE;
     push->n_rows = 1;
-    push->next_row = NULL;
-    push->last_row = push;
     push->next = lists->free;
     lists->free = push;
+}
+
+void push_lists_add_row(struct push_lists *lists, struct push_row *row)
+{
+    row->next = lists->free_rows;
+    lists->free_rows = row;
+}
+
+/* All at once. */
+static void free_rows(struct push_lists *lists, struct push *push)
+{
+    if (push->rows != NULL) {
+        push->last_row->next = lists->free_rows;
+        lists->free_rows = STEAL(push->rows);
+    }
 }
 
 void push_lists_move(struct push_lists *lists, struct push *push, enum push_state state)
@@ -59,6 +74,7 @@ void push_lists_move(struct push_lists *lists, struct push *push, enum push_stat
     }
     push->state = state;
     if (state == PUSH_FREE) {
+        free_rows(lists, push);
         push_lists_add(lists, push);
     } else if (state == PUSH_ACCEPTED) {
         append_accepted(lists, push);

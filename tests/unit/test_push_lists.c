@@ -1,8 +1,9 @@
 /*
  * A job's pushes by state, against a plain array of them that is searched from end to end: pushes
- * are filled, dropped, accepted, released, late and answered in any order.
+ * are filled, dropped, accepted, released, late and answered in any order, with any number of rows.
  */
 #include "daemon/push_lists.h"
+#include "proto/util.h"
 #include "tests/check.h"
 #include "tests/random.h"
 
@@ -12,6 +13,8 @@
 struct model {
     struct push_lists lists;
     struct push pushes[WINDOW_MAX];
+    struct push_row rows[WINDOW_MAX];
+    uint32_t n_tags; /* of rows that were taken */
     uint32_t window;
     uint64_t next_seq;
 };
@@ -39,6 +42,28 @@ static uint32_t count(const struct model *model, enum push_state state)
         n += model->pushes[i].state == state;
     }
     return n;
+}
+
+/* Each row is free or one push's, which has its rows in the order in which it took them. */
+static void check_rows(const struct model *model)
+{
+    uint32_t n = 0;
+
+    for (const struct push_row *row = model->lists.free_rows; row != NULL; row = row->next) {
+        CHECK_LT(n++, model->window);
+    }
+    for (uint32_t i = 0; i < model->window; i++) {
+        const struct push *push = &model->pushes[i];
+        uint32_t n_here = 0;
+
+        CHECK(push->rows == NULL || push->state != PUSH_FREE);
+        for (const struct push_row *row = push->rows; row != NULL; row = row->next, n_here++) {
+            CHECK_LT(n++, model->window);
+            CHECK(row->next == NULL ? row == push->last_row : row->next->tag > row->tag);
+        }
+        CHECK_EQ(push->n_rows, MAX(n_here, 1u));
+    }
+    CHECK_EQ(n, model->window);
 }
 
 static void check_walks(struct model *model)
@@ -72,6 +97,9 @@ static void accept(struct model *model, struct push *push)
     push->n_records = random_below(4);
     push->n_released = 0;
     push->is_late = false;
+    for (uint64_t n = random_below(4); n > 0 && model->lists.free_rows != NULL; n--) {
+        push_lists_take_row(&model->lists, push)->tag = model->n_tags++;
+    }
     push_lists_move(&model->lists, push, PUSH_ACCEPTED);
 }
 
@@ -112,6 +140,7 @@ static void test_agrees_with_a_search(void)
 
     for (uint32_t i = 0; i < model.window; i++) {
         push_lists_add(&model.lists, &model.pushes[i]);
+        push_lists_add_row(&model.lists, &model.rows[i]);
     }
     for (uint32_t i = 0; i < N_STEPS; i++) {
         struct push *push;
@@ -124,6 +153,7 @@ static void test_agrees_with_a_search(void)
         }
         CHECK(push_lists_to_release(&model.lists) == oldest(&model, true));
         check_walks(&model);
+        check_rows(&model);
     }
 }
 
