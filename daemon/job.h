@@ -223,11 +223,10 @@ struct ring_link;
 int job_make_ring_window(struct job *job, const struct msg_options *options, uint32_t window,
                          uint64_t *ret_pool_size);
 /*
- * A copy of what a client wrote into its ring: accept it as a push, or as one more row of the push
- * before it, and settle the job.
+ * Copies of what a client wrote into its ring: accept each as a push, or as one more row of the
+ * push before it, or answer it with an error; and settle their jobs.
  */
-int job_take_desc(struct ring_link *link, const struct ring_desc *desc,
-                  struct failure *ret_failure);
+void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint32_t n);
 /* A job.push whose data are Refs: accept it.  The caller has checked seq and the number of inputs,
  * and settles the job. */
 int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure);

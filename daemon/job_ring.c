@@ -261,13 +261,17 @@ static struct push *accept_push(struct job *job, const struct described *describ
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
 /* Of the connection's jobs that have not ended; a descriptor has the low half of an id. */
+static bool is_named(const struct job *job, const struct ring_link *link, uint32_t id)
+{
+    return job->session == link->session && (uint32_t)job->id == id && job->state < JOB_DONE;
+}
+
 static int find_job(const struct ring_link *link, uint32_t id, struct job **ret_job,
                     struct failure *ret_failure)
 {
     struct job *job = server_jobs_like(link->server, id);
 
-    while (job != NULL &&
-           (job->session != link->session || (uint32_t)job->id != id || job->state >= JOB_DONE)) {
+    while (job != NULL && !is_named(job, link, id)) {
         job = job->next_like;
     }
     if (job == NULL) {
@@ -358,24 +362,56 @@ static struct push *find_table(const struct job *job, const struct described *de
 }
 
 static void accept_row(struct job *job, struct push *table, const struct described *described,
-                       uint64_t tag)
+                       const struct ring_desc *desc)
 {
     struct push_row *row = add_row(job, table, described);
 
-    row->tag = tag;
+    row->tag = desc->tag;
     row->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
     table->n_records += described->n_records;
     job->n_pushed++;
     job->server->stats.pushes_total++;
+    if ((desc->flags & RING_LAST) != 0) {
+        job_close(job);
+    }
 }
 
-int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct failure *ret_failure)
+static void accept_desc(struct job *job, const struct described *described,
+                        const struct ring_desc *desc)
+{
+    struct push *push = accept_push(job, described);
+
+    push->is_described = true;
+    push->rows->tag = desc->tag;
+    push->keeps_awake = keeps_awake(described->link, job);
+    if ((desc->flags & RING_LAST) != 0) {
+        job_close(job);
+    }
+    job_settle_push(job, push);
+}
+
+/* It has rows that it is not queued with; nothing of it can have been answered. */
+static void settle_rows(struct ring_link *link, struct job *job)
+{
+    if (job != NULL) {
+        keeps_awake(link, job);
+        job_queue(job);
+    }
+}
+
+/* *grown: the job that got rows from the descriptors before, to be settled behind its last one. */
+static int take_desc(struct ring_link *link, const struct ring_desc *desc, struct job **grown,
+                     struct failure *ret_failure)
 {
     struct described described;
-    struct push *push, *table;
-    struct job *job = NULL;
-    int r = find_job(link, desc->job, &job, ret_failure);
+    struct push *table;
+    struct job *job = *grown;
+    int r = 0;
 
+    if (job == NULL || !is_named(job, link, desc->job)) {
+        settle_rows(link, STEAL(*grown));
+        r = find_job(link, desc->job, &job, ret_failure);
+    }
     if (r == 0) {
         r = check_desc(desc, job, ret_failure);
     }
@@ -391,23 +427,40 @@ int job_take_desc(struct ring_link *link, const struct ring_desc *desc, struct f
     }
     table = find_table(job, &described);
     if (table != NULL) {
-        accept_row(job, table, &described, desc->tag);
+        accept_row(job, table, &described, desc);
+        *grown = job;
     } else {
-        push = accept_push(job, &described);
-        push->is_described = true;
-        push->rows->tag = desc->tag;
-        push->keeps_awake = keeps_awake(link, job);
-    }
-    if ((desc->flags & RING_LAST) != 0) {
-        job_close(job);
-    }
-    if (table != NULL) {
-        keeps_awake(link, job);
-        job_queue(job); /* nothing can have been answered */
-    } else {
-        job_settle_push(job, push);
+        *grown = NULL; /* it may be gone afterwards */
+        accept_desc(job, &described, desc);
     }
     return 0;
+}
+
+/* The job goes on, and the client knows of nothing but the status. */
+static void refuse(struct ring_link *link, const struct ring_desc *desc,
+                   const struct failure *failure)
+{
+    struct ring_completion completion = {
+        .tag = desc->tag,
+        .job = desc->job,
+        .status = (uint16_t)failure->status,
+    };
+
+    link->server->stats.errors_total++;
+    ring_link_complete(link, &completion, 1);
+}
+
+void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint32_t n)
+{
+    struct failure failure;
+    struct job *grown = NULL;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (take_desc(link, &descs[i], &grown, &failure) < 0) {
+            refuse(link, &descs[i], &failure);
+        }
+    }
+    settle_rows(link, grown);
 }
 
 /* ---- Refs ----------------------------------------------------------------------------------- */
@@ -524,11 +577,9 @@ static void complete_records(const struct job *job, uint64_t n_records,
 }
 
 /* A table's rows have equal shares of its time. */
-static void complete_timing(const struct push *table, const struct push_row *row,
-                            struct ring_completion *completion)
+static void complete_timing(const struct push *table, struct ring_completion *completion)
 {
     completion->has_timing = true;
-    completion->queue_ns = push_queue_ns(table->start_ns, row->accepted_ns);
     completion->in_ns = table->in_ns / table->n_rows;
     completion->compute_ns = table->compute_ns / table->n_rows;
     completion->out_ns = table->out_ns / table->n_rows;
@@ -538,22 +589,28 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
                        const struct failure *failure)
 {
     uint64_t n_done = failure == NULL ? push->n_records : push_n_done(push, &job->prepared->shape);
-    struct ring_completion completion = {
-        .job = (uint32_t)job->id,
-        .status = (uint16_t)(failure != NULL ? failure->status : STATUS_OK),
-        .devices = push->devices,
-        .priority = (uint8_t)push->ran_as,
-    };
+    struct ring_completion completions[WORK_ROWS],
+        common = {
+            .job = (uint32_t)job->id,
+            .status = (uint16_t)(failure != NULL ? failure->status : STATUS_OK),
+            .devices = push->devices,
+            .priority = (uint8_t)push->ran_as,
+        };
+    uint32_t n = 0;
 
-    for (const struct push_row *row = push->rows; row != NULL; row = row->next) {
-        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->work.n_records : n_done,
-                         &completion);
-        completion.tag = row->tag;
-        if (job->prepared->wants_timing) {
-            complete_timing(push, row, &completion);
-        }
-        ring_link_complete(link, &completion);
+    if (job->prepared->wants_timing) {
+        complete_timing(push, &common);
     }
+    for (const struct push_row *row = push->rows; row != NULL; row = row->next, n++) {
+        completions[n] = common;
+        completions[n].tag = row->tag;
+        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->work.n_records : n_done,
+                         &completions[n]);
+        if (common.has_timing) {
+            completions[n].queue_ns = push_queue_ns(push->start_ns, row->accepted_ns);
+        }
+    }
+    ring_link_complete(link, completions, n);
 }
 
 /* Note it with each of the job's pushes that lie there; are there any? */

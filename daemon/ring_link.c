@@ -269,20 +269,6 @@ void ring_link_mark_awake(struct ring_link *link)
     }
 }
 
-/* Refused: the job goes on, and the client knows of nothing but the status. */
-static void refuse(struct ring_link *link, const struct ring_desc *desc,
-                   const struct failure *failure)
-{
-    struct ring_completion completion = {
-        .tag = desc->tag,
-        .job = desc->job,
-        .status = (uint16_t)failure->status,
-    };
-
-    link->server->stats.errors_total++;
-    ring_link_complete(link, &completion);
-}
-
 /* Have the completions of all that was taken room?  What the client reaps only makes more: it is
  * looked at again, in a line that the client writes, where the last look was not enough. */
 static bool has_room(struct ring_link *link)
@@ -309,7 +295,6 @@ static bool has_room(struct ring_link *link)
 static void take(struct ring_link *link)
 {
     struct ring_desc descs[RING_BUDGET];
-    struct failure failure;
     int n = ring_take(link->queues, descs, RING_BUDGET);
 
     if (n == 0) {
@@ -321,13 +306,8 @@ static void take(struct ring_link *link)
     }
     link->n_taken += (uint32_t)n;
     link->n_idle_wakes = 0;
-    if (!has_room(link)) {
-        return;
-    }
-    for (int i = 0; i < n; i++) {
-        if (job_take_desc(link, &descs[i], &failure) < 0) {
-            refuse(link, &descs[i], &failure);
-        }
+    if (has_room(link)) {
+        job_take_descs(link, descs, (uint32_t)n);
     }
 }
 
@@ -344,14 +324,15 @@ void ring_link_let_hear(struct ring_link *link, struct worker_link *worker, bool
     }
 }
 
-void ring_link_complete(struct ring_link *link, const struct ring_completion *completion)
+void ring_link_complete(struct ring_link *link, const struct ring_completion *completions,
+                        uint32_t n)
 {
-    link->n_taken--;
+    link->n_taken -= n;
     if (link->session == NULL || link->is_broken) {
         return;
     }
-    ring_complete(link->queues, completion);
-    link->n_room--;
+    ring_complete(link->queues, completions, n);
+    link->n_room -= n;
     link->has_unpublished = true;
     ring_link_mark_awake(link);
     if (link->n_taken == 0) {

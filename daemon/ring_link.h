@@ -96,8 +96,9 @@ bool ring_link_may_keep_awake(const struct ring_link *link);
 /* This worker has work of the ring: it may wake up when more comes, where awake.h permits that.
  * is_quick: such work keeps us awake, and does not have to leave places to others. */
 void ring_link_let_hear(struct ring_link *link, struct worker_link *worker, bool is_quick);
-/* Answer a descriptor; dropped where the client has broken the ring or is gone. */
-void ring_link_complete(struct ring_link *link, const struct ring_completion *completion);
+/* Answer n descriptors; dropped where the client has broken the ring or is gone. */
+void ring_link_complete(struct ring_link *link, const struct ring_completion *completions,
+                        uint32_t n);
 
 /* ---- for the server's turn ------------------------------------------------------------------ */
 

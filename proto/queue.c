@@ -266,9 +266,12 @@ uint32_t queue_work_next(const struct queue *queue, enum priority priority)
 void queue_rows_put(struct queue *queue, enum priority priority, uint32_t index,
                     const struct work_row *rows, uint32_t n)
 {
+    struct work_row *places = queue->shared->work[priority].rows[index % WORK_ENTRIES];
+
     assert(queue->producer[priority].tail - index <= WORK_ENTRIES && n <= WORK_ROWS);
-    shared_store_words(queue->shared->work[priority].rows[index % WORK_ENTRIES], rows,
-                       n * sizeof(*rows));
+    for (uint32_t i = 0; i < n; i++) {
+        shared_store_words(&places[i], &rows[i], sizeof(rows[i]));
+    }
 }
 
 bool queue_work_publish(struct queue *queue, enum priority priority)

@@ -215,10 +215,12 @@ int ring_room(const struct ring *ring)
                                             : (int)(RING_ENTRIES - (ring->tail - head));
 }
 
-void ring_complete(struct ring *ring, const struct ring_completion *completion)
+void ring_complete(struct ring *ring, const struct ring_completion *completions, uint32_t n)
 {
-    shared_store_words(&ring->shared->cq.entries[ring->tail++ % RING_ENTRIES], completion,
-                       sizeof(*completion));
+    for (uint32_t i = 0; i < n; i++) {
+        shared_store_words(&ring->shared->cq.entries[ring->tail++ % RING_ENTRIES], &completions[i],
+                           sizeof(completions[i]));
+    }
 }
 
 bool ring_publish(struct ring *ring)

@@ -86,8 +86,8 @@ int ring_take(struct ring *ring, struct ring_desc *ret_descs, uint32_t max);
  * what an honest client's descriptors need; before it, the client may reap and submit in between.
  */
 int ring_room(const struct ring *ring);
-/* Put a completion, not yet visible, for which there is room. */
-void ring_complete(struct ring *ring, const struct ring_completion *completion);
+/* Put n completions, not yet visible, for which there is room. */
+void ring_complete(struct ring *ring, const struct ring_completion *completions, uint32_t n);
 /* Make all of them visible.  True: the client sleeps, ring the doorbell. */
 bool ring_publish(struct ring *ring);
 /* Before sleeping: true = sleep (the client will ring); false = there is something to take. */

@@ -210,7 +210,7 @@ static void do_complete(struct play *play)
     MUST(room == (n_used > ENTRIES ? RING_BROKEN : (int)(ENTRIES - n_used)));
     for (; n > 0 && room > 0; n--, room--) {
         fill(play, &completion);
-        ring_complete(front->ring, &completion);
+        ring_complete(front->ring, &completion, 1);
         must_stand_at(play, CQ_ENTRIES, front->tail++, &completion);
     }
 }

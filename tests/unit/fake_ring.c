@@ -157,7 +157,7 @@ static void complete(struct fake_rings *rings, const struct held_desc *held)
         work(rings, held, &completion);
     }
     MUST(ring_room(held->ring->queues) > 0);
-    ring_complete(held->ring->queues, &completion);
+    ring_complete(held->ring->queues, &completion, 1);
 }
 
 static void publish(struct fake_rings *rings)

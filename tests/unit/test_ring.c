@@ -51,7 +51,7 @@ static void complete(struct ring_bench *bench, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         const struct ring_completion completion = random_completion();
 
-        ring_complete(bench->front, &completion);
+        ring_complete(bench->front, &completion, 1);
     }
     ring_publish(bench->front);
 }
@@ -89,7 +89,7 @@ static void pass_through(uint32_t first_index, uint32_t n_total)
         CHECK_GE(ring_room(bench->front), got);
         CHECK_MEM(descs, &sent[n_taken], (size_t)got * sizeof(*descs));
         for (int i = 0; i < got; i++) {
-            ring_complete(bench->front, &answers[n_taken++]);
+            ring_complete(bench->front, &answers[n_taken++], 1);
         }
         ring_publish(bench->front);
         got = ring_reap(bench->client, completions, (uint32_t)random_below(64));
@@ -131,7 +131,7 @@ static void test_full_queues(void)
     CHECK_EQ(ring_take(bench->front, taken, RING_ENTRIES), 0);
     for (uint32_t i = 0; i < RING_ENTRIES; i++) {
         CHECK_EQ(ring_room(bench->front), RING_ENTRIES - i);
-        ring_complete(bench->front, &answers[i]);
+        ring_complete(bench->front, &answers[i], 1);
     }
     CHECK_EQ(ring_room(bench->front), 0);
     CHECK_EQ(ring_reap(bench->client, reaped, RING_ENTRIES), 0);
@@ -207,15 +207,15 @@ static void test_a_publisher_rings_for_a_sleeper_once(void)
 
     CHECK(ring_client_sleep(bench->client));
     CHECK(!ring_publish(bench->front)); /* nothing new */
-    ring_complete(bench->front, &completion);
+    ring_complete(bench->front, &completion, 1);
     CHECK(ring_publish(bench->front));
     CHECK(!ring_client_sleep(bench->client)); /* there is something */
-    ring_complete(bench->front, &completion);
+    ring_complete(bench->front, &completion, 1);
     CHECK(!ring_publish(bench->front)); /* not asleep, then */
     reap(bench, 2);
     CHECK(ring_client_sleep(bench->client));
     ring_client_awake(bench->client);
-    ring_complete(bench->front, &completion);
+    ring_complete(bench->front, &completion, 1);
     CHECK(!ring_publish(bench->front));
 }
 
@@ -393,7 +393,7 @@ static void test_a_client_written_from_the_document(void)
     CHECK_EQ(ring_bench_get(bench, cq + RING_CQ_TAIL), head);
     for (uint32_t i = 0; i < ARRAY_SIZE(answers); i++) {
         answers[i] = random_completion();
-        ring_complete(bench->front, &answers[i]);
+        ring_complete(bench->front, &answers[i], 1);
     }
     CHECK(ring_publish(bench->front));
     CHECK_EQ(ring_bench_get(bench, RING_AT_CLIENT_SLEEP), 0);

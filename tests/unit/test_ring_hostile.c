@@ -134,7 +134,7 @@ static void complete_some(struct ring *front, struct served *served, int n)
     for (int i = 0; i < MIN(n, room); i++) {
         const struct ring_completion completion = {.tag = make_word(served->descs[i].job)};
 
-        ring_complete(front, &completion);
+        ring_complete(front, &completion, 1);
         served->tail++;
         served->n_completed++;
     }

@@ -109,7 +109,7 @@ static void complete_some(struct side *side, struct backlog *backlog, uint32_t n
         const struct ring_completion completion =
             answer(&backlog->descs[backlog->n_completed++ % RING_ENTRIES]);
 
-        ring_complete(side->ring, &completion);
+        ring_complete(side->ring, &completion, 1);
     }
     if (ring_publish(side->ring)) {
         channel_ring(side->doorbell_fd);
