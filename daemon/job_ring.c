@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 _Static_assert(WORK_ALIGN == RING_ALIGN, "what a descriptor says of its places is a row");
 
@@ -90,16 +91,14 @@ int job_make_ring_window(struct job *job, const struct msg_options *options, uin
 
 /* ---- places in a ring ----------------------------------------------------------------------- */
 
-/* A push as it was described, by descriptor or by Refs: the arrays that lie in the ring. */
+/* A push as it was described, by descriptor or by Refs. */
 struct described {
     struct ring_link *link;
     uint64_t n_records;
     uint64_t deadline_at_ns;
     uint32_t varying_size;
     uint32_t tail_size;
-    /* Of the inputs and, but for a reduce op, the outputs. */
-    uint64_t offset[PUSH_ARRAYS];
-    uint64_t size[PUSH_ARRAYS]; /* measure() sets them */
+    const uint32_t *in, *out; /* as struct work_row has them: as many as the op has count */
 };
 
 static uint32_t n_ring_arrays(const struct job *job)
@@ -116,19 +115,6 @@ static const char *array_name(const struct job *job, uint32_t array, const char 
     *ret_kind = is_input ? "input" : "output";
     return is_input ? job->prepared->op->in[array].name
                     : job->prepared->op->out[array - job->prepared->shape.n_in].name;
-}
-
-/* Its counts have been checked. */
-static void measure(const struct job *job, struct described *push)
-{
-    const struct push_shape *shape = &job->prepared->shape;
-
-    for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
-        push->size[array] = push->n_records * shape->record_size[array];
-    }
-    if (shape->varying != 0) {
-        push->size[shape->varying] = push->varying_size;
-    }
 }
 
 static int check_counts(const struct job *job, const struct described *push,
@@ -163,18 +149,38 @@ static int check_counts(const struct job *job, const struct described *push,
     return 0;
 }
 
+/* From where to where an array lies in the ring, bytes.  Its counts have been checked. */
+struct extent {
+    uint64_t begin, end;
+};
+
+static inline struct extent extent_of(const struct job *job, const struct described *push,
+                                      uint32_t array)
+{
+    const struct push_shape *shape = &job->prepared->shape;
+    uint32_t place = array < shape->n_in ? push->in[array] : push->out[array - shape->n_in];
+    uint64_t begin = (uint64_t)place * RING_ALIGN;
+    uint64_t size = array == shape->varying && array != 0
+                        ? push->varying_size
+                        : push->n_records * shape->record_size[array];
+
+    return (struct extent){begin, begin + size};
+}
+
 static int check_bounds(const struct job *job, const struct described *push,
                         struct failure *ret_failure)
 {
-    for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
-        uint64_t size = push->size[array];
+    uint32_t n = n_ring_arrays(job);
 
-        if (size > push->link->size || push->offset[array] > push->link->size - size) {
+    for (uint32_t array = 0; array < n; array++) {
+        struct extent here = extent_of(job, push, array);
+
+        if (here.end > push->link->size) {
             const char *kind, *name = array_name(job, array, &kind);
 
             return fail(ret_failure, STATUS_RANGE, name,
                         "%s %s: %llu bytes at %llu are outside the ring's %llu", kind, name,
-                        (unsigned long long)size, (unsigned long long)push->offset[array],
+                        (unsigned long long)(here.end - here.begin), (unsigned long long)here.begin,
                         (unsigned long long)push->link->size);
         }
     }
@@ -186,29 +192,32 @@ static int check_bounds(const struct job *job, const struct described *push,
 static int check_overlap(const struct job *job, const struct described *push,
                          struct failure *ret_failure)
 {
-    for (uint32_t out = job->prepared->shape.n_in; out < n_ring_arrays(job); out++) {
+    uint32_t n_in = job->prepared->shape.n_in, n = n_ring_arrays(job);
+
+    for (uint32_t out = n_in; out < n; out++) {
+        struct extent here = extent_of(job, push, out);
+
         for (uint32_t other = 0; other < out; other++) {
-            if (push->offset[out] < push->offset[other] + push->size[other] &&
-                push->offset[other] < push->offset[out] + push->size[out]) {
+            struct extent there = extent_of(job, push, other);
+
+            if (here.begin < there.end && there.begin < here.end) {
                 const char *kind, *name = array_name(job, other, &kind);
 
                 return fail(ret_failure, STATUS_RANGE, name,
                             "output %s lies over %s %s: each needs its own place",
-                            job->prepared->op->out[out - job->prepared->shape.n_in].name, kind,
-                            name);
+                            job->prepared->op->out[out - n_in].name, kind, name);
             }
         }
     }
     return 0;
 }
 
-static int check_described(const struct job *job, struct described *described,
+static int check_described(const struct job *job, const struct described *described,
                            struct failure *ret_failure)
 {
     int r = check_counts(job, described, ret_failure);
 
     if (r == 0) {
-        measure(job, described);
         r = check_bounds(job, described, ret_failure);
     }
     if (r == 0) {
@@ -220,7 +229,9 @@ static int check_described(const struct job *job, struct described *described,
     if (job->lists.free_rows == NULL) {
         return job_refuse_credit(job, ret_failure);
     }
-    return job_check_admit(job, described->n_records, described->deadline_at_ns, ret_failure);
+    return described->deadline_at_ns != 0
+               ? job_check_admit(job, described->n_records, described->deadline_at_ns, ret_failure)
+               : 0;
 }
 
 /* Borrow its places. */
@@ -229,11 +240,9 @@ static struct push_row *add_row(struct job *job, struct push *push,
 {
     struct push_row *row = push_lists_take_row(&job->lists, push);
 
-    for (uint32_t array = 0; array < n_ring_arrays(job); array++) {
-        *push_place(row, &job->prepared->shape, array) =
-            (uint32_t)(described->offset[array] / RING_ALIGN);
-    }
     row->work.n_records = (uint32_t)described->n_records;
+    memcpy(row->work.in, described->in, sizeof(row->work.in));
+    memcpy(row->work.out, described->out, sizeof(row->work.out));
     return row;
 }
 
@@ -282,21 +291,6 @@ static int find_job(const struct ring_link *link, uint32_t id, struct job **ret_
     return 0;
 }
 
-static void read_desc(const struct ring_desc *desc, const struct job *job, struct ring_link *link,
-                      struct described *ret_push)
-{
-    ret_push->link = link; /* field by field: to clear them all takes longer than the rest */
-    ret_push->n_records = desc->n_records;
-    ret_push->varying_size = desc->varying_size;
-    ret_push->tail_size = desc->tail_size;
-    for (uint32_t i = 0; i < job->prepared->shape.n_in; i++) {
-        ret_push->offset[i] = (uint64_t)desc->in[i] * RING_ALIGN;
-    }
-    for (uint32_t i = 0; i < n_ring_arrays(job) - job->prepared->shape.n_in; i++) {
-        ret_push->offset[job->prepared->shape.n_in + i] = (uint64_t)desc->out[i] * RING_ALIGN;
-    }
-}
-
 static int check_desc(const struct ring_desc *desc, const struct job *job,
                       struct failure *ret_failure)
 {
@@ -323,20 +317,25 @@ static bool keeps_awake(const struct ring_link *link, const struct job *job)
 }
 
 /*
- * May so many records of the job be one table?  It is no more for a device than a small push is,
- * nor for a computing thread, which has all of it.
+ * Records that one table of the job may have; 0: there is none.  It is no more for a device than a
+ * small push is, nor for a computing thread, which has all of it.
  */
-static bool may_be_table(const struct job *job, uint64_t n_records)
+static uint64_t table_most(const struct job *job)
 {
     const struct prepared *prepared = job->prepared;
     const struct push_shape *shape = &prepared->shape;
     uint64_t size = 0;
 
+    if (shape->leaf != 0 || shape->varying != 0 || !prepared->rate.is_known) {
+        return 0;
+    }
     for (uint32_t array = 0; array < shape->n_arrays; array++) {
         size += shape->record_size[array];
     }
-    return shape->leaf == 0 && shape->varying == 0 && n_records * size <= SCHEDULER_SMALL &&
-           prepared->rate.is_known && prepared->rate.record_ns * (double)n_records <= TABLE_NS;
+    size = SCHEDULER_SMALL / size;
+    return prepared->rate.record_ns * (double)size <= TABLE_NS
+               ? size
+               : (uint64_t)(TABLE_NS / prepared->rate.record_ns);
 }
 
 /* May it be a row? */
@@ -345,20 +344,38 @@ static bool fits_tables(uint64_t n_records, uint32_t tail_size, uint64_t deadlin
     return n_records > 0 && tail_size == 0 && deadline_at_ns == 0;
 }
 
-/* The push before this one, if they are one table from now on: no device has any of it yet. */
-static struct push *find_table(const struct job *job, const struct described *described)
+/* The table that a take's last descriptor became a row of.  Its job is not settled yet: nothing of
+ * it can have been answered, and only now is it known what it has for the scheduler. */
+struct growth {
+    struct job *job; /* NULL: it became none */
+    struct push *table;
+    uint64_t n_most; /* records that it may have */
+};
+
+static void settle_growth(struct growth *growth, struct ring_link *link)
+{
+    if (growth->job != NULL) {
+        keeps_awake(link, growth->job);
+        job_queue(STEAL(growth->job));
+    }
+}
+
+/* The job's last push, as long as no device has any of it. */
+static struct growth find_growth(struct job *job, const struct ring_link *link)
 {
     struct push *last = job->lists.last;
+    bool is_open = last != NULL && last->n_released == 0 && last->ring == link &&
+                   last->is_described && last->seq < job->stop_seq &&
+                   fits_tables(last->n_records, last->tail_size, last->deadline_at_ns);
 
-    return last != NULL && last->n_released == 0 && last->n_rows < WORK_ROWS &&
-                   last->ring == described->link && last->is_described &&
-                   last->seq < job->stop_seq &&
-                   fits_tables(last->n_records, last->tail_size, last->deadline_at_ns) &&
-                   fits_tables(described->n_records, described->tail_size,
-                               described->deadline_at_ns) &&
-                   may_be_table(job, last->n_records + described->n_records)
-               ? last
-               : NULL;
+    return (struct growth){job, last, is_open ? table_most(job) : 0};
+}
+
+static bool may_grow(const struct growth *growth, const struct described *by)
+{
+    return growth->n_most > 0 && growth->table->n_rows < WORK_ROWS &&
+           fits_tables(by->n_records, by->tail_size, by->deadline_at_ns) &&
+           growth->table->n_records + by->n_records <= growth->n_most;
 }
 
 static void accept_row(struct job *job, struct push *table, const struct described *described,
@@ -390,34 +407,31 @@ static void accept_desc(struct job *job, const struct described *described,
     job_settle_push(job, push);
 }
 
-/* It has rows that it is not queued with; nothing of it can have been answered. */
-static void settle_rows(struct ring_link *link, struct job *job)
-{
-    if (job != NULL) {
-        keeps_awake(link, job);
-        job_queue(job);
-    }
-}
-
-/* *grown: the job that got rows from the descriptors before, to be settled behind its last one. */
-static int take_desc(struct ring_link *link, const struct ring_desc *desc, struct job **grown,
+static int take_desc(struct ring_link *link, const struct ring_desc *desc, struct growth *growth,
                      struct failure *ret_failure)
 {
-    struct described described;
-    struct push *table;
-    struct job *job = *grown;
+    struct described described = {
+        .link = link,
+        .n_records = desc->n_records,
+        .varying_size = desc->varying_size,
+        .tail_size = desc->tail_size,
+        .in = desc->in,
+        .out = desc->out,
+    };
+    struct job *job = growth->job;
     int r = 0;
 
     if (job == NULL || !is_named(job, link, desc->job)) {
-        settle_rows(link, STEAL(*grown));
+        settle_growth(growth, link);
         r = find_job(link, desc->job, &job, ret_failure);
     }
     if (r == 0) {
         r = check_desc(desc, job, ret_failure);
     }
     if (r == 0) {
-        read_desc(desc, job, link, &described);
-        r = job_push_deadline_at(job, desc->deadline_ns, &described.deadline_at_ns, ret_failure);
+        r = desc->deadline_ns != 0 ? job_push_deadline_at(job, desc->deadline_ns,
+                                                          &described.deadline_at_ns, ret_failure)
+                                   : 0;
     }
     if (r == 0) {
         r = check_described(job, &described, ret_failure);
@@ -425,12 +439,13 @@ static int take_desc(struct ring_link *link, const struct ring_desc *desc, struc
     if (r < 0) {
         return r;
     }
-    table = find_table(job, &described);
-    if (table != NULL) {
-        accept_row(job, table, &described, desc);
-        *grown = job;
+    if (growth->job == NULL) {
+        *growth = find_growth(job, link);
+    }
+    if (may_grow(growth, &described)) {
+        accept_row(job, growth->table, &described, desc);
     } else {
-        *grown = NULL; /* it may be gone afterwards */
+        growth->job = NULL; /* it is settled now, and may be gone afterwards */
         accept_desc(job, &described, desc);
     }
     return 0;
@@ -453,20 +468,20 @@ static void refuse(struct ring_link *link, const struct ring_desc *desc,
 void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint32_t n)
 {
     struct failure failure;
-    struct job *grown = NULL;
+    struct growth growth = {NULL};
 
     for (uint32_t i = 0; i < n; i++) {
-        if (take_desc(link, &descs[i], &grown, &failure) < 0) {
+        if (take_desc(link, &descs[i], &growth, &failure) < 0) {
             refuse(link, &descs[i], &failure);
         }
     }
-    settle_rows(link, grown);
+    settle_growth(&growth, link);
 }
 
 /* ---- Refs ----------------------------------------------------------------------------------- */
 
 static int read_ref(const struct job *job, uint32_t array, const struct msg_ref *ref,
-                    struct described *described, struct failure *ret_failure)
+                    struct work_row *row, struct failure *ret_failure)
 {
     const char *kind, *name = array_name(job, array, &kind);
 
@@ -474,7 +489,11 @@ static int read_ref(const struct job *job, uint32_t array, const struct msg_ref 
         return fail(ret_failure, STATUS_RANGE, name, "%s %s: offset %llu is no multiple of %u",
                     kind, name, (unsigned long long)ref->offset, RING_ALIGN);
     }
-    described->offset[array] = ref->offset;
+    if (ref->offset / RING_ALIGN > UINT32_MAX) {
+        return fail(ret_failure, STATUS_RANGE, name, "%s %s: offset %llu is outside any ring", kind,
+                    name, (unsigned long long)ref->offset);
+    }
+    *push_place(row, &job->prepared->shape, array) = (uint32_t)(ref->offset / RING_ALIGN);
     return 0;
 }
 
@@ -532,7 +551,8 @@ static int read_sizes(const struct job *job, const struct msg_job_push *msg,
 int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure)
 {
     uint32_t n_out = n_ring_arrays(job) - job->prepared->shape.n_in;
-    struct described described = {0};
+    struct work_row row = {0};
+    struct described described = {.in = row.in, .out = row.out};
 
     if (msg->n_out != n_out) {
         return fail(ret_failure, STATUS_INVALID_PARAM, "out",
@@ -544,7 +564,7 @@ int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failur
         r = read_ref(job, i,
                      i < job->prepared->shape.n_in ? &msg->in[i]
                                                    : &msg->out[i - job->prepared->shape.n_in],
-                     &described, ret_failure);
+                     &row, ret_failure);
     }
     if (r == 0) {
         r = read_sizes(job, msg, &described, ret_failure);
@@ -571,8 +591,7 @@ static void complete_records(const struct job *job, uint64_t n_records,
 
     completion->n_records = (uint32_t)n_records;
     for (uint32_t array = shape->n_in; array < n_ring_arrays(job); array++) {
-        completion->out_size[array - shape->n_in] =
-            (uint32_t)push_array_size(shape, array, n_records);
+        completion->out_size[array - shape->n_in] = (uint32_t)n_records * shape->record_size[array];
     }
 }
 

@@ -189,7 +189,8 @@ static work_ref array_ref(struct push *push, const struct push_shape *shape, uin
 {
     if (push->ring != NULL && (shape->leaf == 0 || array < shape->n_in)) {
         return WORK_REF(push->ring->segment,
-                        (uint64_t)*push_place(push->rows, shape, array) * WORK_ALIGN + offset);
+                        (uint64_t)*push_place(&push->rows->work, shape, array) * WORK_ALIGN +
+                            offset);
     }
     return ref_of(push_block(push, shape, piece, array), offset);
 }

@@ -140,10 +140,10 @@ const struct block *push_block(const struct push *push, const struct push_shape 
 /* How long what was accepted then waited for its first chunk to begin; 0: none has. */
 uint64_t push_queue_ns(uint64_t start_ns, uint64_t accepted_ns);
 /* Where an array begins that lies in a ring, in units of WORK_ALIGN. */
-static inline uint32_t *push_place(struct push_row *row, const struct push_shape *shape,
+static inline uint32_t *push_place(struct work_row *row, const struct push_shape *shape,
                                    uint32_t array)
 {
-    return array < shape->n_in ? &row->work.in[array] : &row->work.out[array - shape->n_in];
+    return array < shape->n_in ? &row->in[array] : &row->out[array - shape->n_in];
 }
 
 /* Where its time went, when it is done. */

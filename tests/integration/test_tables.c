@@ -36,15 +36,16 @@ static uint64_t open_job(const char *options)
     return (uint64_t)wire_number(wire_call(wire, "job.open", params), "job");
 }
 
-/* Job i's arrays: inputs in the first half of the ring, outputs in the second. */
+/* Job i's arrays: inputs in the first half of the ring, outputs in the second.  What the op has not
+ * may be anything. */
 static struct ring_desc describe(uint64_t job, uint32_t i)
 {
     return (struct ring_desc){
         .job = (uint32_t)job,
         .n_records = 1 + (uint32_t)random_below(RECORDS_MAX),
         .tag = i,
-        .in = {i * PLACE / RING_ALIGN},
-        .out = {(MIB / 2 + i * PLACE) / RING_ALIGN},
+        .in = {i * PLACE / RING_ALIGN, (uint32_t)random_u64(), UINT32_MAX},
+        .out = {(MIB / 2 + i * PLACE) / RING_ALIGN, (uint32_t)random_u64()},
     };
 }
 
