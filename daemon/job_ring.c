@@ -149,58 +149,68 @@ static int check_counts(const struct job *job, const struct described *push,
     return 0;
 }
 
-/* From where to where an array lies in the ring, bytes.  Its counts have been checked. */
+/* From where to where an array lies in the ring, bytes. */
 struct extent {
     uint64_t begin, end;
 };
 
-static inline struct extent extent_of(const struct job *job, const struct described *push,
-                                      uint32_t array)
+static inline struct extent extent_of(uint32_t place, uint64_t size)
 {
-    const struct push_shape *shape = &job->prepared->shape;
-    uint32_t place = array < shape->n_in ? push->in[array] : push->out[array - shape->n_in];
     uint64_t begin = (uint64_t)place * RING_ALIGN;
-    uint64_t size = array == shape->varying && array != 0
-                        ? push->varying_size
-                        : push->n_records * shape->record_size[array];
 
     return (struct extent){begin, begin + size};
 }
 
-static int check_bounds(const struct job *job, const struct described *push,
-                        struct failure *ret_failure)
+/* All its arrays; its counts have been checked.  Returns where the last of them ends. */
+static uint64_t measure(const struct job *job, const struct described *push,
+                        struct extent *ret_extents)
 {
-    uint32_t n = n_ring_arrays(job);
+    const struct push_shape *shape = &job->prepared->shape;
+    uint32_t n_in = shape->n_in, n_out = n_ring_arrays(job) - n_in;
+    uint64_t end = 0;
 
-    for (uint32_t array = 0; array < n; array++) {
-        struct extent here = extent_of(job, push, array);
+    for (uint32_t i = 0; i < n_in; i++) {
+        uint64_t size = push->n_records * shape->record_size[i];
 
-        if (here.end > push->link->size) {
-            const char *kind, *name = array_name(job, array, &kind);
-
-            return fail(ret_failure, STATUS_RANGE, name,
-                        "%s %s: %llu bytes at %llu are outside the ring's %llu", kind, name,
-                        (unsigned long long)(here.end - here.begin), (unsigned long long)here.begin,
-                        (unsigned long long)push->link->size);
-        }
+        size = shape->varying != 0 && i == shape->varying ? push->varying_size : size;
+        ret_extents[i] = extent_of(push->in[i], size);
+        end = MAX(end, ret_extents[i].end);
     }
-    return 0;
+    for (uint32_t i = 0; i < n_out; i++) {
+        ret_extents[n_in + i] =
+            extent_of(push->out[i], push->n_records * shape->record_size[n_in + i]);
+        end = MAX(end, ret_extents[n_in + i].end);
+    }
+    return end;
+}
+
+static int refuse_bounds(const struct job *job, const struct ring_link *link,
+                         const struct extent *extents, struct failure *ret_failure)
+{
+    uint32_t array = 0;
+    const char *kind, *name;
+
+    while (extents[array].end <= link->size) {
+        array++;
+    }
+    name = array_name(job, array, &kind);
+    return fail(ret_failure, STATUS_RANGE, name,
+                "%s %s: %llu bytes at %llu are outside the ring's %llu", kind, name,
+                (unsigned long long)(extents[array].end - extents[array].begin),
+                (unsigned long long)extents[array].begin, (unsigned long long)link->size);
 }
 
 /* Results would depend on which chunk runs first, and a chunk that is lost could not be repeated.
  */
-static int check_overlap(const struct job *job, const struct described *push,
+static int check_overlap(const struct job *job, const struct extent *extents,
                          struct failure *ret_failure)
 {
     uint32_t n_in = job->prepared->shape.n_in, n = n_ring_arrays(job);
 
     for (uint32_t out = n_in; out < n; out++) {
-        struct extent here = extent_of(job, push, out);
-
         for (uint32_t other = 0; other < out; other++) {
-            struct extent there = extent_of(job, push, other);
-
-            if (here.begin < there.end && there.begin < here.end) {
+            if (extents[out].begin < extents[other].end &&
+                extents[other].begin < extents[out].end) {
                 const char *kind, *name = array_name(job, other, &kind);
 
                 return fail(ret_failure, STATUS_RANGE, name,
@@ -215,13 +225,14 @@ static int check_overlap(const struct job *job, const struct described *push,
 static int check_described(const struct job *job, const struct described *described,
                            struct failure *ret_failure)
 {
+    struct extent extents[PUSH_ARRAYS];
     int r = check_counts(job, described, ret_failure);
 
-    if (r == 0) {
-        r = check_bounds(job, described, ret_failure);
+    if (r == 0 && measure(job, described, extents) > described->link->size) {
+        r = refuse_bounds(job, described->link, extents, ret_failure);
     }
     if (r == 0) {
-        r = check_overlap(job, described, ret_failure);
+        r = check_overlap(job, extents, ret_failure);
     }
     if (r < 0) {
         return r;
