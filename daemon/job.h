@@ -40,44 +40,49 @@ struct session;
 struct user;
 
 struct job {
+    /* Together, since there are many pushes: what each looks at. */
     struct flow flow; /* in the scheduler while it has work */
     struct server *server;
-    struct session *session;     /* NULL: its connection is gone */
-    struct user *user;           /* who is charged for it, to its very end */
-    struct job *next, *previous; /* of the server's jobs */
-    struct job *next_like;       /* with an id: see server_jobs_like() */
-
-    uint64_t id;                /* 0: a run, which no client can name */
-    char token[MSG_TOKEN_SIZE]; /* by which others may be after it; "": a run */
-    uint32_t msgid;             /* of a run's request */
+    struct session *session; /* NULL: its connection is gone */
+    uint64_t id;             /* 0: a run, which no client can name */
     enum job_state state;
-    struct failure failure; /* why it FAILED or EXPIRED */
-    uint64_t stop_seq;      /* pushes from here on get no more chunks; UINT64_MAX: none */
-
+    uint32_t max_records;      /* of a push */
+    uint64_t stop_seq;         /* pushes from here on get no more chunks; UINT64_MAX: none */
     struct prepared *prepared; /* its op, parameters and options */
     uint64_t deadline_at_ns;   /* CLOCK_MONOTONIC; 0 = none */
-
-    uint32_t window;
-    struct push *pushes;   /* window of them, in no order */
-    struct push_row *rows; /* likewise, if its data lie in rings */
     struct push_lists lists;
-    uint32_t max_records; /* of a push */
-    bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
-    bool has_short_push;  /* likewise after a short record */
     uint64_t n_pushed;    /* accepted: the next seq */
     uint64_t n_answered;  /* the oldest seq without an answer */
     uint64_t n_done;      /* answered in any order */
     uint64_t n_records;   /* of pushes answered with success */
     uint32_t n_timed;     /* unanswered pushes with a deadline of their own */
+    bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
+    bool has_short_push;  /* likewise after a short record */
+    bool is_merging;      /* reduce: a MERGE or FINISH is at the device */
+    uint64_t merge_seq;   /* reduce: the push whose pieces are folded now */
+    struct chunk *newest; /* at a device, the one handed out last; NULL: it is back */
+    uint32_t n_chunks;    /* at a device */
+    uint32_t n_messages;  /* in the writer, referring to its memory */
+    bool has_said_done;
+    struct after_node after;
 
-    uint64_t merge_seq; /* reduce: the push whose pieces are folded now */
-    bool is_merging;    /* a MERGE or FINISH is at the device */
+    struct user *user;           /* who is charged for it, to its very end */
+    struct job *next, *previous; /* of the server's jobs */
+    struct job *next_like;       /* with an id: see server_jobs_like() */
+
+    char token[MSG_TOKEN_SIZE]; /* by which others may be after it; "": a run */
+    uint32_t msgid;             /* of a run's request */
+    struct failure failure;     /* why it FAILED or EXPIRED */
+
+    uint32_t window;
+    struct push *pushes;   /* window of them, in no order */
+    struct push_row *rows; /* likewise, if its data lie in rings */
+
     bool has_fold, is_finished;
     uint32_t fold_at;  /* which of the two places holds the fold */
     struct block fold; /* two places of MANIFEST_PARTIAL_SIZE */
     struct block out[LIMIT_OUT];
 
-    struct after_node after;
     bool is_after;             /* it was to be after others, whether they have ended or not */
     bool is_released;          /* to be settled in this turn ... */
     struct job *next_released; /* ... with these */
@@ -85,12 +90,8 @@ struct job {
     bool has_refused;    /* a push that came as a notification, which FAILED it ... */
     struct push refused; /* ... and is answered after all others */
 
-    uint32_t n_chunks;    /* at the device */
-    struct chunk *newest; /* of these, the one handed out last; NULL: it is back */
-    uint32_t n_messages;  /* in the writer, referring to its memory */
-    uint64_t pool_size;   /* bytes leased for it and charged to its user */
-    uint32_t n_places;    /* taken of its priority's */
-    bool has_said_done;
+    uint64_t pool_size; /* bytes leased for it and charged to its user */
+    uint32_t n_places;  /* taken of its priority's */
 };
 
 /*
