@@ -49,12 +49,11 @@ uint64_t cuda_issue_bytes(const struct device_work *work)
     return bytes;
 }
 
-static enum cuda_way way_of(const struct cuda_kernels *kernels, const struct device_work *work,
-                            uint64_t bytes)
+static enum cuda_way way_of(const struct device_work *work, uint64_t bytes, uint64_t small)
 {
     bool reads_once = work->code->is_streaming;
 
-    if (!cuda_kernels_see_host(kernels) || bytes > CUDA_SMALL) {
+    if (bytes > small || small == 0) {
         return CUDA_COPIED;
     }
     if (work->kind == WORK_MERGE || work->kind == WORK_FINISH) {
@@ -72,12 +71,12 @@ static bool is_worth_joining(const struct cuda_kernels *kernels, const struct cu
     return slot->way != CUDA_COPIED || (slot->n_records < wanted && work->n_records < wanted);
 }
 
-bool cuda_issue_join(const struct cuda_kernels *kernels, struct cuda_slot *slot,
+bool cuda_issue_join(const struct cuda_kernels *kernels, uint64_t small, struct cuda_slot *slot,
                      const struct device_work *work)
 {
     const struct device_work *first = &slot->works[0];
     const uint64_t bytes = cuda_issue_bytes(work);
-    const enum cuda_way way = way_of(kernels, work, bytes);
+    const enum cuda_way way = way_of(work, bytes, small);
 
     if (slot->n_works == 0) {
         slot->way = way;

@@ -14,9 +14,12 @@
 /* Of all arrays of a work, as they are laid out on the device. */
 uint64_t cuda_issue_bytes(const struct device_work *work);
 
-/* Put one more work into the slot, which says what it holds then; false: that does not go with it.
- * Anything goes into an empty slot. */
-bool cuda_issue_join(const struct cuda_kernels *kernels, struct cuda_slot *slot,
+/*
+ * Put one more work into the slot, which says what it holds then; false: that does not go with it.
+ * Anything goes into an empty slot.  Kernels move the arrays of a work of up to `small` bytes, if
+ * these are not 0; engines move all others.
+ */
+bool cuda_issue_join(const struct cuda_kernels *kernels, uint64_t small, struct cuda_slot *slot,
                      const struct device_work *work);
 
 /*

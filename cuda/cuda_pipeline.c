@@ -63,6 +63,7 @@ struct cuda_pipeline {
     struct cuda_streams *streams;
     struct cuda_slots *slots;
     struct cuda_consts *consts;
+    uint64_t small; /* bytes of a work up to which kernels move its arrays; 0: they move none */
     uint32_t n_in_flight[PRIORITY_COUNT]; /* issued and not polled */
     struct issuing issuing;
     bool has_more;      /* to issue, at once */
@@ -111,7 +112,8 @@ static void note_trouble(struct cuda_pipeline *pipeline, struct cuda_slot *slot,
 
 static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct cuda_slot *slot)
 {
-    while (fifo->n > 0 && cuda_issue_join(pipeline->kernels, slot, &fifo->works[fifo->head])) {
+    while (fifo->n > 0 &&
+           cuda_issue_join(pipeline->kernels, pipeline->small, slot, &fifo->works[fifo->head])) {
         fifo->head = (fifo->head + 1) % DEPTH;
         fifo->n--;
     }
@@ -528,6 +530,7 @@ int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline
         cuda_pipeline_destroy(pipeline);
         return error;
     }
+    pipeline->small = cuda_kernels_see_host(pipeline->kernels) ? CUDA_SMALL : 0;
     *ret_pipeline = pipeline;
     return 0;
 }
