@@ -29,7 +29,8 @@ HAS_CUDA = "gpupipe-worker-cuda" in map(os.path.basename, EXECUTABLES)
 SUITES = {"gpu", "integration", "ops", "unit"}
 STAYING = {"protocol_doc"}  # it reads the sources
 if HAS_CUDA:
-    STAYING |= {"cuda_beside", "cuda_pipeline", "cuda_tables"}  # they have no use for a GPU, and are large
+    # They have no use for a GPU, and are large.
+    STAYING |= {"cuda_beside", "cuda_copies", "cuda_pipeline", "cuda_tables"}
 BLOCK = 4096
 
 folder = tempfile.TemporaryDirectory()
