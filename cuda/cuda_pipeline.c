@@ -15,6 +15,7 @@
  */
 #include "cuda/cuda_pipeline.h"
 
+#include "cuda/cuda_calibrate.h"
 #include "cuda/cuda_consts.h"
 #include "cuda/cuda_issue.h"
 #include "cuda/cuda_kernels.h"
@@ -507,6 +508,11 @@ void cuda_pipeline_wait(struct cuda_pipeline *pipeline, int doorbell_fd)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
+void cuda_pipeline_set_small(struct cuda_pipeline *pipeline, uint64_t bytes)
+{
+    pipeline->small = bytes;
+}
+
 int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline,
                          struct cuda_trouble *ret_trouble)
 {
@@ -526,11 +532,14 @@ int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline
     if (error == 0) {
         error = cuda_consts_create(&pipeline->consts, ret_trouble);
     }
+    if (error == 0 && cuda_kernels_see_host(pipeline->kernels)) {
+        error = cuda_calibrate(pipeline, cuda_kernels_copy(pipeline->kernels), &pipeline->small,
+                               ret_trouble);
+    }
     if (error < 0) {
         cuda_pipeline_destroy(pipeline);
         return error;
     }
-    pipeline->small = cuda_kernels_see_host(pipeline->kernels) ? CUDA_SMALL : 0;
     *ret_pipeline = pipeline;
     return 0;
 }

@@ -12,11 +12,16 @@
 
 struct cuda_pipeline;
 
-/* Allocates, loads and creates all that the hot path uses; n_streams of each priority. */
+/* Allocates, loads and creates all that the hot path uses, and calibrates what is small; n_streams
+ * of each priority. */
 int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline,
                          struct cuda_trouble *ret_trouble);
 /* Waits for what is in flight.  NULL is fine. */
 void cuda_pipeline_destroy(struct cuda_pipeline *pipeline);
+
+/* Calibration's: kernels move the arrays of works of up to so many bytes in all, at most
+ * CUDA_SMALL, in the copy engines' place; 0: of none.  Nothing may be in flight. */
+void cuda_pipeline_set_small(struct cuda_pipeline *pipeline, uint64_t bytes);
 
 /* See device.h. */
 uint32_t cuda_pipeline_room(const struct cuda_pipeline *pipeline, enum priority priority);

@@ -142,6 +142,7 @@ void cuda_slots_destroy(struct cuda_slots *slots)
     free(slots);
 }
 
+/* By size alone, whoever moves the bytes: what is small fits a small slot. */
 static enum cuda_kind kind_of(enum priority priority, uint64_t bytes)
 {
     if (priority == PRIORITY_BULK) {

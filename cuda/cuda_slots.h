@@ -35,8 +35,12 @@ _Static_assert(CUDA_TABLE >= WORK_ROWS, "any work fits a launch");
 
 #define CUDA_ALIGNMENT 256u /* of arrays on the device */
 
-/* Bytes of all arrays of a work up to which it is small: half of it in, half of it out.  Kernels
- * move them faster than the engines up to 4 MiB, but less of them when the link is full. */
+/*
+ * Bytes of all arrays of a work up to which it is small: half of it in, half of it out.  Whether
+ * kernels move all that is small, or less, is measured at start (cuda_calibrate.h).  More than this
+ * they never do: on an H200 they are faster than the engines up to 4 MiB, but move less when the
+ * link is full.
+ */
 #define CUDA_SMALL (512u << 10)
 
 /*

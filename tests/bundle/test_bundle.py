@@ -30,7 +30,7 @@ SUITES = {"gpu", "integration", "ops", "unit"}
 STAYING = {"protocol_doc"}  # it reads the sources
 if HAS_CUDA:
     # They have no use for a GPU, and are large.
-    STAYING |= {"cuda_beside", "cuda_copies", "cuda_pipeline", "cuda_tables"}
+    STAYING |= {"cuda_beside", "cuda_calibrate", "cuda_copies", "cuda_pipeline", "cuda_tables"}
 BLOCK = 4096
 
 folder = tempfile.TemporaryDirectory()

@@ -49,8 +49,15 @@ struct CUgreenCtx_st {
     enum cuda_part part;
 };
 
+/* Of cudaMalloc(); what is elsewhere is the host's. */
+struct allocation {
+    const char *memory;
+    size_t size;
+};
+
 struct runtime runtime;
 static struct CUstream_st *streams; /* all */
+static struct allocation allocations[256];
 static struct CUkern_st kernels[64][WORK_FINISH + 1];
 
 /* Nobody reads them. */
@@ -146,13 +153,38 @@ static void run_kernel(const struct CUkern_st *kernel, struct op_launch *launch)
     }
 }
 
+/* That with this byte, or of NULL a free place; NULL: there is none. */
+static struct allocation *allocation_of(const void *byte)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(allocations); i++) {
+        if ((uintptr_t)byte - (uintptr_t)allocations[i].memory < MAX(allocations[i].size, 1u)) {
+            return &allocations[i];
+        }
+    }
+    return NULL;
+}
+
+static uint64_t kernel_ns(const struct op_launch *launch)
+{
+    const struct op_chunk *chunks = launch->n_chunks == 1 ? &launch->chunk : launch->table;
+    uint64_t ns = runtime.task_ns;
+
+    for (uint32_t i = 0; i < launch->n_chunks; i++) {
+        if (chunks[i].n_records > 0 && allocation_of(chunks[i].in[0]) == NULL) {
+            ns += runtime.cold_ns + runtime.host_ns * chunks[i].n_records / 1024;
+            runtime.cold_ns = 0;
+        }
+    }
+    return ns;
+}
+
 /* false: it waits for an event. */
 static bool run_task(struct task *task)
 {
     switch (task->type) {
     case CALL_COPY:
         memcpy(task->to, task->from, task->size);
-        runtime.ns += runtime.task_ns;
+        runtime.ns += runtime.task_ns + runtime.copy_ns * task->size / 1024;
         break;
     case CALL_LAUNCH:
         if (runtime.faults) {
@@ -160,15 +192,14 @@ static bool run_task(struct task *task)
             return false;
         }
         run_kernel(&task->kernel, &task->launch);
-        runtime.ns += runtime.task_ns;
+        runtime.ns += kernel_ns(&task->launch);
         break;
     case CALL_RECORD:
         task->event->n_reached = task->turn;
         task->event->ns = runtime.ns;
         break;
     case CALL_FREE:
-        free(task->to);
-        runtime.n_allocated--;
+        cudaFree(task->to);
         break;
     default:
         return task->event->n_reached >= task->turn;
@@ -214,6 +245,9 @@ static void give(cudaStream_t stream, const struct task *task)
 {
     CHECK_LT(stream->n_tasks, STREAM_TASKS);
     stream->tasks[stream->n_tasks++] = *task;
+    if (runtime.is_prompt) {
+        runtime_run();
+    }
 }
 
 /* The error comes once. */
@@ -381,30 +415,38 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-cudaError_t cudaMalloc(void **memory, size_t size)
+cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags)
 {
+    CHECK_EQ(flags, cudaHostAllocMapped);
     CHECK(size > 0);
     *memory = aligned_alloc(256, div_round_up(size, 256) * 256);
     runtime.n_allocated++;
     return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *memory)
+cudaError_t cudaFreeHost(void *memory)
 {
     runtime.n_allocated -= memory != NULL;
     free(memory);
     return cudaSuccess;
 }
 
-cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags)
+cudaError_t cudaMalloc(void **memory, size_t size)
 {
-    CHECK_EQ(flags, cudaHostAllocMapped);
-    return cudaMalloc(memory, size);
+    struct allocation *free_place = allocation_of(NULL);
+
+    CHECK(free_place != NULL);
+    cudaHostAlloc(memory, size, cudaHostAllocMapped);
+    *free_place = (struct allocation){*memory, size};
+    return cudaSuccess;
 }
 
-cudaError_t cudaFreeHost(void *memory)
+cudaError_t cudaFree(void *memory)
 {
-    return cudaFree(memory);
+    if (memory != NULL) {
+        *allocation_of(memory) = (struct allocation){0};
+    }
+    return cudaFreeHost(memory);
 }
 
 cudaError_t cudaMallocAsync(void **memory, size_t size, cudaStream_t stream)

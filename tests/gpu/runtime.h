@@ -41,7 +41,11 @@ struct call {
 
 struct runtime {
     uint64_t ns;      /* what time it is */
-    uint64_t task_ns; /* that a copy or a kernel takes */
+    uint64_t task_ns; /* that a copy or a kernel takes, ... */
+    uint64_t copy_ns; /* ... a copy for each KiB beside, ... */
+    uint64_t host_ns; /* ... and a kernel for each Ki of records whose input the host has */
+    uint64_t cold_ns; /* and, once, for the first of these */
+    bool is_prompt;   /* streams do at once what they are given */
     struct call calls[RUNTIME_CALLS];
     uint32_t n_calls;
 
