@@ -152,6 +152,12 @@ static bool has_copy_streams(const struct cuda_slot *slot, uint64_t expected_ns)
            !slot->is_long;
 }
 
+/* A work, or several that kernels move; by size, whoever moves it. */
+static bool is_small(const struct cuda_slot *slot)
+{
+    return slot->way != CUDA_COPIED || slot->used <= CUDA_SMALL;
+}
+
 /* A slot for what is next of a priority, with the stream that it goes to; false: there is none. */
 static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
                         struct issuing *ret_issuing)
@@ -170,7 +176,7 @@ static bool next_launch(struct cuda_pipeline *pipeline, enum priority priority,
     }
     fill_slot(pipeline, fifo, slot);
     if (priority == PRIORITY_URGENT) {
-        is_parted = pipeline->n_long > 0 && slot->way != CUDA_COPIED;
+        is_parted = pipeline->n_long > 0 && is_small(slot);
     } else {
         expected_ns = cuda_paces_expect(&pipeline->paces, &slot->works[0], slot->used);
         slot->is_long = expected_ns > LONG_NS;

@@ -213,6 +213,18 @@ static void test_parts(void)
     CHECK_EQ(part_of(pipeline_copy(PRIORITY_BULK, PIPELINE_SMALL / 2, 3)), CUDA_WHOLE);
 }
 
+/* Whoever brings its arrays, its kernel would wait for a long one. */
+static void test_small_work_that_is_copied_has_its_part(void)
+{
+    runtime_reset();
+    runtime.sees_host = false;
+    pipeline_create();
+    issue_long(LONG_NS);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, 1 + (uint32_t)random_below(PIPELINE_SMALL), 1)),
+             CUDA_FEW);
+    CHECK_EQ(part_of(pipeline_copy(PRIORITY_URGENT, PIPELINE_SMALL + 1, 1)), CUDA_WHOLE);
+}
+
 /* Behind the first, which is on this part, the second goes to another. */
 static void check_part_behind(struct device_work *works, enum cuda_part from, enum cuda_part to)
 {
@@ -493,7 +505,8 @@ static void test_any_order(void)
 CHECK_MAIN(CHECK_TEST(test_any_order), CHECK_TEST(test_bulk_alone_is_issued_at_once),
            CHECK_TEST(test_small_work_keeps_awake), CHECK_TEST(test_bulk_in_steps),
            CHECK_TEST(test_narrow_bulk_in_steps), CHECK_TEST(test_patience), CHECK_TEST(test_slots),
-           CHECK_TEST(test_parts), CHECK_TEST(test_a_long_kernel_that_follows_is_on_its_part),
+           CHECK_TEST(test_parts), CHECK_TEST(test_small_work_that_is_copied_has_its_part),
+           CHECK_TEST(test_a_long_kernel_that_follows_is_on_its_part),
            CHECK_TEST(test_urgent_work_that_follows_is_on_its_part),
            CHECK_TEST(test_quick_kernels_have_the_whole_device),
            CHECK_TEST(test_small_works_that_are_long_together),
