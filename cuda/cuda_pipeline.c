@@ -519,6 +519,11 @@ void cuda_pipeline_set_small(struct cuda_pipeline *pipeline, uint64_t bytes)
     pipeline->small = bytes;
 }
 
+uint64_t cuda_pipeline_small(const struct cuda_pipeline *pipeline)
+{
+    return pipeline->small;
+}
+
 int cuda_pipeline_create(uint32_t n_streams, struct cuda_pipeline **ret_pipeline,
                          struct cuda_trouble *ret_trouble)
 {

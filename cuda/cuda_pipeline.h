@@ -22,6 +22,7 @@ void cuda_pipeline_destroy(struct cuda_pipeline *pipeline);
 /* Calibration's: kernels move the arrays of works of up to so many bytes in all, at most
  * CUDA_SMALL, in the copy engines' place; 0: of none.  Nothing may be in flight. */
 void cuda_pipeline_set_small(struct cuda_pipeline *pipeline, uint64_t bytes);
+uint64_t cuda_pipeline_small(const struct cuda_pipeline *pipeline);
 
 /* See device.h. */
 uint32_t cuda_pipeline_room(const struct cuda_pipeline *pipeline, enum priority priority);

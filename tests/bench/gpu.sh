@@ -39,9 +39,10 @@ run() { # NAME SECONDS [ARGUMENT...]
 }
 
 if ! "$GPUPIPE_WORKER" --probe; then
-    echo "0 passed, 0 failed, 6 skipped"
+    echo "0 passed, 0 failed, 7 skipped"
     exit 77
 fi
+run calibrate 30 --json "$out/calibrate.json"
 run overlap 60 --json "$out/overlap.json"
 run worker 40
 run rival 170 --search-rounds 2 --json "$out/rival.json"
