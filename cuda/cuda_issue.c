@@ -165,15 +165,19 @@ static void write_table(struct cuda_slot *slot)
     slot->largest = 0;
     for (uint32_t w = 0; w < slot->n_works; w++) {
         const struct device_work *work = &slot->works[w];
+        struct op_chunk row_chunk = device_row(work, 0);
 
         slot->largest = MAX(slot->largest, largest_of(work));
+        for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
+            row_chunk.consts[i] = cuda_const_memory(slot->consts[i]);
+        }
         for (uint32_t row = 0; row < device_n_rows(work); row++, chunk++) {
-            *chunk = device_row(work, row);
+            if (row > 0) {
+                device_row_turn(work, row, &row_chunk);
+            }
+            *chunk = row_chunk;
             if (slot->way != CUDA_MAPPED) {
                 move_row(slot, work, row, chunk, &at);
-            }
-            for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
-                chunk->consts[i] = cuda_const_memory(slot->consts[i]);
             }
         }
     }
@@ -354,12 +358,12 @@ static int bring_out(const struct cuda_kernels *kernels, struct cuda_slot *slot,
 }
 
 /* What has been issued of it, before something went wrong, is behind its last stream. */
-static bool gather(const struct cuda_slot *slot, cudaStream_t stream)
+static int gather(const struct cuda_slot *slot, cudaStream_t stream,
+                  struct cuda_trouble *ret_trouble)
 {
-    struct cuda_trouble trouble;
+    int error = follow(slot->out, slot->in, slot->brought, ret_trouble);
 
-    return follow(slot->out, slot->in, slot->brought, &trouble) == 0 &&
-           follow(slot->out, stream, slot->computed, &trouble) == 0;
+    return error == 0 ? follow(slot->out, stream, slot->computed, ret_trouble) : error;
 }
 
 /* Whatever happened before. */
@@ -388,6 +392,8 @@ bool cuda_issue_step(const struct cuda_kernels *kernels, struct cuda_consts *con
                      struct cuda_slot *slot, cudaStream_t stream, int *ret_error, bool *ret_is_lost,
                      struct cuda_trouble *ret_trouble)
 {
+    struct cuda_trouble second;
+
     *ret_error = 0;
     *ret_is_lost = false;
     switch (slot->step) {
@@ -418,7 +424,8 @@ bool cuda_issue_step(const struct cuda_kernels *kernels, struct cuda_consts *con
     if (*ret_error < 0) {
         slot->tells_end = false;
         slot->step = CUDA_STEP_END;
-        *ret_is_lost = !gather(slot, stream);
+        *ret_is_lost = gather(slot, stream, &second) < 0;
+        *ret_trouble = *ret_is_lost ? second : *ret_trouble;
     }
     return true;
 }

@@ -121,9 +121,10 @@ static void fill_slot(struct cuda_pipeline *pipeline, struct fifo *fifo, struct 
 }
 
 /*
- * What is after other work goes behind it, to the same stream: that costs no event, and no other
- * stream stands still meanwhile; unless that stream is on the wrong part of the device, or is not
- * the last that the other goes to.  The other was issued before, as it was before it in the fifo.
+ * What is after other work goes behind it, to the same stream, so that it is asked about after the
+ * other; unless that stream is on the wrong part of the device.  It costs no event where all of the
+ * other is there, and no other stream stands still meanwhile.  The other was issued before, as it
+ * was before it in the fifo.
  */
 static struct cuda_stream *choose_stream(struct cuda_pipeline *pipeline, enum priority priority,
                                          struct cuda_slot *slot, bool is_parted)
@@ -134,22 +135,26 @@ static struct cuda_stream *choose_stream(struct cuda_pipeline *pipeline, enum pr
     const struct cuda_slot *other =
         work->is_after ? cuda_streams_find(streams, priority, work->after, &stream) : NULL;
 
-    if (other != NULL && other->out == stream->handle &&
-        cuda_streams_fits(streams, priority, is_parted, stream)) {
-        return stream;
+    if (other == NULL || !cuda_streams_fits(streams, priority, is_parted, stream)) {
+        stream = cuda_streams_pick(streams, priority, is_parted);
     }
-    slot->behind = other != NULL ? other->out : NULL;
-    return cuda_streams_pick(streams, priority, is_parted);
+    slot->behind = other != NULL && other->out != stream->handle ? other->out : NULL;
+    return stream;
 }
 
 /*
- * Copies have streams of their own where they are sure not to be in each other's way: what is after
- * other work would have those behind it wait as well, and so would a long kernel.
+ * Large copies have streams of their own where they are sure not to be in each other's way: what is
+ * after other work, or needs memory or constants that somebody else may have first, would have
+ * those behind it wait as well, and so would a long kernel.
  */
+_Static_assert(LIMIT_CONSTS == 2, "both are asked about");
 static bool has_copy_streams(const struct cuda_slot *slot, uint64_t expected_ns)
 {
-    return slot->way == CUDA_COPIED && !slot->works[0].is_after && expected_ns > 0 &&
-           !slot->is_long;
+    const struct device_work *work = &slot->works[0];
+
+    return slot->way == CUDA_COPIED && slot->used > CUDA_SMALL && slot->used <= slot->size &&
+           expected_ns > 0 && !slot->is_long && !work->is_after &&
+           (work->const_ids[0] | work->const_ids[1]) == 0;
 }
 
 /* A work, or several that kernels move; by size, whoever moves it. */
@@ -254,7 +259,8 @@ static bool issue_other(struct cuda_pipeline *pipeline)
 /*
  * Urgent first; work of a lower priority may begin while urgent work waits for a slot.  As long as
  * more urgent work is likely, not more than one call of CUDA for other work, a question included,
- * stands between two looks for it: to issue a bulk chunk takes 10 us.
+ * or two quick ones that have one stream wait for another, stand between two looks for it: to issue
+ * a bulk chunk takes 10 us.
  */
 static void issue_waiting(struct cuda_pipeline *pipeline)
 {

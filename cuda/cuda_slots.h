@@ -30,7 +30,7 @@ enum cuda_kind {
 #define CUDA_SMALL_SIZE  (2u << 20)  /* of a small slot */
 #define CUDA_LARGE_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
 #define CUDA_WORKS       32u         /* of one launch ... */
-#define CUDA_TABLE       128u        /* ... and their rows */
+#define CUDA_TABLE       256u        /* ... and their rows */
 _Static_assert(CUDA_TABLE >= WORK_ROWS, "any work fits a launch");
 
 #define CUDA_ALIGNMENT 256u /* of arrays on the device */

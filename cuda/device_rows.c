@@ -8,6 +8,19 @@ static void *place(const struct device_array *array, uint32_t at)
     return array->base != NULL ? (char *)array->base + (uint64_t)at * WORK_ALIGN : NULL;
 }
 
+void device_row_turn(const struct device_work *work, uint32_t i, struct op_chunk *chunk)
+{
+    const struct work_row *row = &work->rows[i];
+
+    chunk->n_records = row->n_records;
+    for (uint32_t k = 0; k < LIMIT_IN; k++) {
+        chunk->in[k] = place(&work->in[k], row->in[k]);
+    }
+    for (uint32_t k = 0; k < LIMIT_OUT; k++) {
+        chunk->out[k] = place(&work->out[k], row->out[k]);
+    }
+}
+
 struct op_chunk device_row(const struct device_work *work, uint32_t i)
 {
     static const struct work_row self; /* what is no table begins where its arrays do */

@@ -15,6 +15,8 @@ static inline uint32_t device_n_rows(const struct device_work *work)
 
 /* Row i of the work: its arrays as a CPU sees them, its constants likewise. */
 struct op_chunk device_row(const struct device_work *work, uint32_t i);
+/* Of a chunk that is another row of this table: row i. */
+void device_row_turn(const struct device_work *work, uint32_t i, struct op_chunk *chunk);
 
 /* Bytes that row i has of this array, which is one of the work's own. */
 static inline uint64_t device_row_size(const struct device_work *work, uint32_t i,

@@ -7,6 +7,7 @@
 #include "tests/check.h"
 #include "tests/gpu/pipeline.h"
 #include "tests/gpu/runtime.h"
+#include "tests/random.h"
 
 /* Large copies of this priority, after one that lasted so long. */
 static void issue_after(struct device_work *works, uint32_t n, enum priority priority,
@@ -89,6 +90,82 @@ static void test_what_follows_waits_for_the_copy_out(void)
     pipeline_check_all(works, ARRAY_SIZE(works));
 }
 
+/* Both have ended when the pipeline looks: the follower began when the other had ended. */
+static void test_what_follows_is_seen_done_last(void)
+{
+    struct device_completion completions[2];
+    struct device_work works[3];
+
+    pipeline_set_up();
+    issue_after(works, 2, PRIORITY_BULK, 100);
+    runtime_run();
+    CHECK_EQ(pipeline_poll(completions, 1), 1); /* its stream is idle now */
+    CHECK_EQ(completions[0].cookie, works[0].cookie);
+    works[2] = pipeline_after(pipeline_copy(PRIORITY_BULK, 3 * PIPELINE_SMALL, 1), &works[1]);
+    pipeline_issue(&works[2], 1);
+    runtime_run();
+    CHECK_EQ(pipeline_poll(completions, 1), 1);
+    CHECK_EQ(completions[0].cookie, works[1].cookie);
+    pipeline_check_all(&works[2], 1);
+}
+
+/* Large ones of one kind; but what is new to the device, too large for a slot, or small, has none.
+ */
+static void test_what_may_wait_has_none(void)
+{
+    struct device_work large, small;
+
+    runtime_reset();
+    runtime.sees_host = false;
+    pipeline_create();
+    issue_after(&large, 1, PRIORITY_NORMAL, 100);
+    CHECK_EQ(runtime_count(CALL_WAIT), 2);
+    runtime_run();
+    pipeline_check_all(&large, 1);
+    small = pipeline_copy(PRIORITY_NORMAL, 4096, 1);
+    runtime_forget();
+    pipeline_issue(&small, 1);
+    check_one_stream();
+    runtime_run();
+    pipeline_check_all(&small, 1);
+    large = pipeline_copy(PRIORITY_NORMAL, CUDA_LARGE_SIZE / 2 + 1, 1);
+    runtime_forget();
+    pipeline_issue(&large, 1);
+    check_one_stream();
+    runtime_run();
+    pipeline_check_all(&large, 1);
+    large = pipeline_copy(PRIORITY_NORMAL, 4 * PIPELINE_SMALL, 1);
+    large.const_ids[0] = 1 + random_below(99);
+    large.consts[0] = pipeline_array(64);
+    runtime_forget();
+    pipeline_issue(&large, 1);
+    check_one_stream();
+    runtime_run();
+    pipeline_check_all(&large, 1);
+}
+
+/* While urgent work is likely, no step has more calls than a record and a wait. */
+static void test_copies_in_steps(void)
+{
+    struct device_work work;
+
+    pipeline_set_up();
+    issue_after(&work, 1, PRIORITY_BULK, 100);
+    runtime_run();
+    pipeline_check_all(&work, 1);
+    pipeline_do_urgent();
+    pipeline_step = 2;
+    runtime_forget();
+    pipeline_issue(&work, 1);
+    while (runtime_count(CALL_RECORD) < 3) {
+        pipeline_check_none();
+    }
+    CHECK_EQ(runtime_count(CALL_WAIT), 2);
+    runtime_run();
+    runtime.ns += 100000;
+    pipeline_check_all(&work, 1);
+}
+
 /* The copy that was issued before is behind what says that all has ended. */
 static void test_a_refused_launch_waits_for_its_copies(void)
 {
@@ -123,4 +200,5 @@ static void test_a_refused_launch_waits_for_its_copies(void)
 CHECK_MAIN(CHECK_TEST(test_copies_have_streams_of_their_own),
            CHECK_TEST(test_long_and_urgent_kernels_are_in_no_copys_way),
            CHECK_TEST(test_what_follows_waits_for_the_copy_out),
-           CHECK_TEST(test_a_refused_launch_waits_for_its_copies))
+           CHECK_TEST(test_what_follows_is_seen_done_last), CHECK_TEST(test_what_may_wait_has_none),
+           CHECK_TEST(test_copies_in_steps), CHECK_TEST(test_a_refused_launch_waits_for_its_copies))
