@@ -41,7 +41,7 @@ static void forget_awake(struct ring_link *link)
     link->is_awake = false;
 }
 
-static void unlink_from_server(struct ring_link *link)
+void ring_link_unlink(struct ring_link *link)
 {
     struct server *server = link->server;
 
@@ -149,7 +149,7 @@ static void finish(struct ring_link *link)
                            link->connection, STEAL(link->queues));
     }
     forget_awake(link);
-    unlink_from_server(link);
+    ring_link_unlink(link);
     ring_link_dispose(link);
 }
 

@@ -7,6 +7,8 @@
 
 #include "daemon/ring_link.h"
 
+/* Take it out of the server's list. */
+void ring_link_unlink(struct ring_link *link);
 /* Free one that nobody knows of, or that nobody knows of any more. */
 void ring_link_dispose(struct ring_link *link);
 /* It takes nothing more, and is finished as soon as nothing holds it. */

@@ -234,15 +234,18 @@ int ring_link_open(struct session *session, uint32_t msgid, const struct msg_rin
     if (r < 0) {
         return r;
     }
+    link_to_server(link); /* on_data() may come at once, with other segments' news, and end it */
+    ring_link_hold(link);
     r = ring_pool_lease(server->ring_pool, &holder, open->size, node, on_data, link, &link->data,
                         ret_failure);
     if (r < 0) {
+        ring_link_unlink(link);
         ring_link_dispose(link);
         return r;
     }
-    link_to_server(link);
     if (r == 0) {
         complete_open(link);
     }
+    ring_link_let_go(link);
     return 0;
 }

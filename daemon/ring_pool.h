@@ -85,7 +85,7 @@ void ring_pool_destroy(struct ring_pool *pool);
 /*
  * A segment of at least size bytes for this holder, on a NUMA node if there is a choice (-1: any).
  *   0                 it is ready
- *   RING_POOL_LATER   on_done comes, from the loop
+ *   RING_POOL_LATER   on_done comes, from the loop, or has come already
  * or a negative status: TOO_BIG (for any ring, or for this pool), QUOTA (the user's share is used
  * up), BUSY (others have it all).  *ret_lease is to be released in the first two cases.
  */
