@@ -45,10 +45,17 @@ static inline int answer_send_with_fds(struct answer *answer, struct session *se
     return r;
 }
 
+/* The same of what belongs to a job. */
+static inline int answer_send_as(struct answer *answer, struct session *session,
+                                 enum priority priority)
+{
+    session_queue_head(session, &answer->head, priority);
+    msgpack_sbuffer_destroy(&answer->head);
+    return 0;
+}
+
 /* Always 0: a handler's last line. */
 static inline int answer_send(struct answer *answer, struct session *session)
 {
-    session_queue_head(session, &answer->head);
-    msgpack_sbuffer_destroy(&answer->head);
-    return 0;
+    return answer_send_as(answer, session, PRIORITY_NORMAL);
 }

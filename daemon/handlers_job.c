@@ -530,7 +530,7 @@ static void end_push(struct session *session, struct job *job, bool is_request, 
 
     if (is_request) {
         codec_pack_empty_result(answer_begin(&answer), msgid);
-        answer_send(&answer, session);
+        answer_send_as(&answer, session, job->flow.priority);
     }
     job_settle(job);
 }

@@ -184,7 +184,7 @@ static void send_message(struct job *job, struct push *push, const struct failur
         goto out_of_memory;
     }
     job->n_messages++;
-    session_queue(job->session, message);
+    session_queue(job->session, message, push != NULL ? push->ran_as : job->flow.priority);
     return;
 
 out_of_memory: /* an answer cannot be left out: the connection ends instead */

@@ -81,7 +81,6 @@ struct server {
     struct user *users;
     struct session *sessions;
     uint32_t n_sessions;
-    struct session *dirty;         /* to flush at the end of this turn */
     struct session *again;         /* to read from again */
     struct session *waiting_first; /* for room in the pool, in order of arrival */
     struct session *waiting_last;
@@ -89,6 +88,8 @@ struct server {
     bool has_room_come;           /* since they tried */
     uint32_t n_readers;           /* sessions that were readable this turn of the loop ... */
     uint32_t n_readers_was;       /* ... and the last */
+    struct session *dirty_first[PRIORITY_COUNT]; /* to flush in this turn, by the most urgent ... */
+    struct session *dirty_last[PRIORITY_COUNT];  /* ... answer that each has, then by arrival */
 
     struct listener listener;
     uv_prepare_t prepare;
@@ -150,7 +151,8 @@ ssize_t server_send(void *server, int fd, const struct iovec *iov, size_t n_iov)
 /* How much one session may read, or write, now: bytes. */
 size_t server_read_budget(const struct server *server);
 size_t server_write_budget(const struct server *server);
-void server_mark_dirty(struct server *server, struct session *session);
+/* It has something to send, of this priority: if it is marked already it may move up. */
+void server_mark_dirty(struct server *server, struct session *session, enum priority priority);
 void server_mark_again(struct server *server, struct session *session);
 void server_mark_waiting(struct server *server, struct session *session);
 /* The pool got memory back: who waits for it tries again this turn. */

@@ -2,7 +2,7 @@
  * Server turn: deliver what the workers have done, hand them the next chunks, send the answers; and
  * the lists of sessions that the turn works on.
  *
- *     dirty     has something to send
+ *     dirty     has something to send: who has urgent answers is first
  *     again     stopped reading at its budget, with more to read
  *     waiting   its run waits for room in the pool
  *
@@ -242,15 +242,38 @@ static bool resume_waiting(struct server *server)
     return is_any;
 }
 
+static struct session *first_dirty(const struct server *server)
+{
+    enum priority priority = PRIORITY_URGENT;
+
+    while (priority < PRIORITY_BULK && server->dirty_first[priority] == NULL) {
+        priority++;
+    }
+    return server->dirty_first[priority];
+}
+
+static void unmark_dirty(struct server *server, struct session *session)
+{
+    struct session_links *links = session_links(session);
+
+    if (!links->is_dirty) {
+        return;
+    }
+    links->is_dirty = false;
+    *(links->previous_dirty != NULL ? &session_links(links->previous_dirty)->next_dirty
+                                    : &server->dirty_first[links->dirty_as]) = links->next_dirty;
+    *(links->next_dirty != NULL ? &session_links(links->next_dirty)->previous_dirty
+                                : &server->dirty_last[links->dirty_as]) = links->previous_dirty;
+}
+
+/* Each flush is bounded, and a turn goes through all: nobody starves. */
 static bool flush_dirty(struct server *server)
 {
+    struct session *session;
     bool is_any = false;
 
-    while (server->dirty != NULL && !(is_any && awake_was(&server->awake))) {
-        struct session *session = server->dirty;
-
-        server->dirty = session_links(session)->next_dirty;
-        session_links(session)->is_dirty = false;
+    while (!(is_any && awake_was(&server->awake)) && (session = first_dirty(server)) != NULL) {
+        unmark_dirty(server, session);
         session_flush(session);
         is_any = true;
     }
@@ -378,15 +401,21 @@ size_t server_write_budget(const struct server *server)
                                        : WRITE_BUDGET;
 }
 
-void server_mark_dirty(struct server *server, struct session *session)
+void server_mark_dirty(struct server *server, struct session *session, enum priority priority)
 {
     struct session_links *links = session_links(session);
+    struct session *last = server->dirty_last[priority];
 
-    if (!links->is_dirty) {
-        links->is_dirty = true;
-        links->next_dirty = server->dirty;
-        server->dirty = session;
+    if (links->is_dirty && links->dirty_as <= priority) {
+        return;
     }
+    unmark_dirty(server, session);
+    links->is_dirty = true;
+    links->dirty_as = priority;
+    links->previous_dirty = last;
+    links->next_dirty = NULL;
+    *(last != NULL ? &session_links(last)->next_dirty : &server->dirty_first[priority]) = session;
+    server->dirty_last[priority] = session;
 }
 
 void server_mark_again(struct server *server, struct session *session)
@@ -472,7 +501,7 @@ void server_forget_session(struct server *server, struct session *session)
         session_links(links->next)->previous = links->previous;
     }
     server->n_sessions--;
-    UNLINK(server->dirty, session, next_dirty);
+    unmark_dirty(server, session);
     UNLINK(server->again, session, next_again);
     server_unmark_waiting(server, session);
 }

@@ -154,7 +154,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
     if (status < 0 || ((events & UV_DISCONNECT) && !(session->polled & UV_READABLE))) {
         session_close(session);
     } else if (events & UV_WRITABLE) {
-        session_flush(session);
+        server_mark_dirty(server, session, session->priority);
         server_turn(server);
     }
     if ((events & (UV_READABLE | UV_DISCONNECT)) && may_read(session)) {
@@ -219,19 +219,21 @@ void session_flush(struct session *session)
     update_poll(session);
 }
 
-void session_queue(struct session *session, struct writer_message *message)
+void session_queue(struct session *session, struct writer_message *message, enum priority priority)
 {
     if (writer_is_empty(session->writer)) {
         session->sent_ns = now_ns();
+        session->priority = priority;
     }
+    session->priority = MIN(session->priority, priority);
     writer_queue(session->writer, message);
-    server_mark_dirty(session->server, session);
+    server_mark_dirty(session->server, session, session->priority);
 }
 
 void session_queue_with_fds(struct session *session, struct writer_message *message)
 {
     session->n_fds_unread++;
-    session_queue(session, message);
+    session_queue(session, message, PRIORITY_NORMAL);
 }
 
 uint32_t session_n_fds_unread(struct session *session)
@@ -240,7 +242,8 @@ uint32_t session_n_fds_unread(struct session *session)
     return session->n_fds_unread;
 }
 
-void session_queue_head(struct session *session, const msgpack_sbuffer *head)
+void session_queue_head(struct session *session, const msgpack_sbuffer *head,
+                        enum priority priority)
 {
     struct writer_message *message;
 
@@ -253,7 +256,7 @@ void session_queue_head(struct session *session, const msgpack_sbuffer *head)
         session_break(session, "out of memory for an answer");
         return;
     }
-    session_queue(session, message);
+    session_queue(session, message, priority);
 }
 
 void session_subscribe(struct session *session, const struct msg_subscribe *subscribe)
@@ -308,7 +311,7 @@ void session_check_time(struct session *session, uint64_t now)
 
     if (session->is_held_up) {
         /* At the end of the turn: a flush here would be later than this now. */
-        server_mark_dirty(session->server, session);
+        server_mark_dirty(session->server, session, session->priority);
     }
     if (!writer_is_empty(session->writer) && now - session->sent_ns > LIMIT_SLOW_READER * ms) {
         session->server->stats.sessions_broken++;
@@ -435,7 +438,7 @@ void session_break(struct session *session, const char *reason)
     session->state = SESSION_BROKEN;
     session->server->stats.sessions_broken++;
     log_debug("session of uid %u ended: %s", (unsigned)session->user->uid, reason);
-    server_mark_dirty(session->server, session); /* the flush closes it */
+    server_mark_dirty(session->server, session, PRIORITY_NORMAL); /* the flush closes it */
 }
 
 /* ---- small accessors ------------------------------------------------------------------------ */

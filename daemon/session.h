@@ -64,14 +64,20 @@ uint64_t session_number(const struct session *session);
 bool session_wants_structured(const struct session *session);
 void session_set_structured(struct session *session, bool wants_structured);
 
-/* Queue a message; it leaves at the end of this turn. */
-void session_queue(struct session *session, struct writer_message *message);
+/*
+ * Queue a message; it leaves at the end of this turn, after other sessions' of a higher priority.
+ * Until the session has nothing left to send all goes as the highest: one connection's messages
+ * keep their order.  What is no job's is normal: who asks does not wait for bulk's megabytes, and
+ * goes before nobody's urgent results.
+ */
+void session_queue(struct session *session, struct writer_message *message, enum priority priority);
 /* The same for one with descriptors. */
 void session_queue_with_fds(struct session *session, struct writer_message *message);
 /* Such messages since the client was last seen to have read everything. */
 uint32_t session_n_fds_unread(struct session *session);
 /* Queue a message that is all head. */
-void session_queue_head(struct session *session, const msgpack_sbuffer *head);
+void session_queue_head(struct session *session, const msgpack_sbuffer *head,
+                        enum priority priority);
 /* Tell of an event, if the client subscribed to its kind and reads what it gets. */
 void session_queue_event(struct session *session, const struct msg_event *event);
 /* From now on, events of these kinds. */
@@ -99,10 +105,11 @@ bool session_is_timed(const struct session *session);
 
 /* The server's lists. */
 struct session_links {
-    struct session *next, *previous; /* all sessions */
-    struct session *next_dirty;      /* with something to send */
-    struct session *next_again;      /* with something left to read */
-    struct session *next_waiting;    /* with a run that waits for room in the pool */
+    struct session *next, *previous;             /* all sessions */
+    struct session *next_again;                  /* with something left to read */
+    struct session *next_waiting;                /* with a run that waits for room in the pool */
+    struct session *next_dirty, *previous_dirty; /* with something to send ... */
+    enum priority dirty_as;                      /* ... of this priority */
     bool is_dirty, is_again, is_waiting;
 };
 struct session_links *session_links(struct session *session);

@@ -23,6 +23,7 @@ struct session {
     int polled; /* the events asked for now; -1 = not started */
     struct reader *reader;
     struct writer *writer;
+    enum priority priority; /* the highest of what waits there */
     bool wants_structured;
     uint32_t events;      /* set of the kinds that it subscribed to */
     uint64_t events_lost; /* since the last that it was told */

@@ -9,6 +9,7 @@
 #include "proto/util.h"
 #include "proto/worker_abi.h"
 #include "tests/check.h"
+#include "tests/random.h"
 
 #include <sched.h>
 #include <time.h>
@@ -33,13 +34,15 @@ static struct server server;
 static struct session sessions[N_SESSIONS];
 static char calls[4096];
 static uint32_t n_calls;
+static uint32_t flushed[N_SESSIONS], n_flushed;
 static uint64_t clock_ns;
 static uint32_t n_bells; /* that are due */
 static bool is_bell_always_due;
 static bool has_news; /* a worker, whenever somebody looks */
 static uint32_t n_tries_to_sleep;
 static uint32_t n_urgent;
-static uint32_t n_looks_left; /* until the urgent chunk is done; 0: it never is */
+static uint32_t n_looks_to_urgent; /* until the last session has an urgent answer; 0: never */
+static uint32_t n_looks_left;      /* until the urgent chunk is done; 0: it never is */
 
 static void note(char call)
 {
@@ -135,8 +138,8 @@ struct session_links *session_links(struct session *session)
 
 void session_flush(struct session *session)
 {
-    (void)session;
     note(WRITE);
+    flushed[n_flushed++ % ARRAY_SIZE(flushed)] = (uint32_t)(session - sessions);
 }
 
 void session_read_again(struct session *session)
@@ -153,7 +156,7 @@ void session_resume(struct session *session)
 {
     note(RESUME);
     server_unmark_waiting(&server, session);
-    server_mark_dirty(&server, session);
+    server_mark_dirty(&server, session, PRIORITY_NORMAL);
 }
 
 void devices_poll(struct devices *devices)
@@ -188,6 +191,9 @@ void ring_links_poll(struct server *of)
     (void)of;
     if (!server.is_aside) {
         note(LOOK);
+    }
+    if (n_looks_to_urgent > 0 && --n_looks_to_urgent == 0) {
+        server_mark_dirty(&server, &sessions[N_SESSIONS - 1], PRIORITY_URGENT);
     }
     if (n_looks_within > 0) {
         __atomic_sub_fetch(&n_looks_within, 1, __ATOMIC_RELEASE);
@@ -301,7 +307,8 @@ static void open_server(bool is_awake)
 {
     memset(&server, 0, sizeof(server));
     memset(sessions, 0, sizeof(sessions));
-    n_calls = n_bells = n_urgent = n_looks_left = n_looks_within = 0;
+    n_calls = n_flushed = n_looks_to_urgent = n_bells = n_urgent = n_looks_left = n_looks_within =
+        0;
     n_threads_made = n_timers = n_tries_to_sleep = 0;
     is_bell_always_due = has_no_threads = has_news = false;
     clock_ns = 1000000000;
@@ -320,7 +327,7 @@ static void open_server(bool is_awake)
 static void make_work(void)
 {
     for (uint32_t i = 0; i < N_SESSIONS; i++) {
-        server_mark_dirty(&server, &sessions[i]);
+        server_mark_dirty(&server, &sessions[i], PRIORITY_NORMAL);
         if (i % 2 == 0) {
             server_mark_waiting(&server, &sessions[i]);
         }
@@ -342,7 +349,8 @@ static void check_all_work_done(void)
 {
     CHECK_EQ(count(RESUME), N_SESSIONS / 2);
     CHECK_EQ(count(BELL), N_BELLS);
-    CHECK(server.dirty == NULL && server.waiting_first == NULL && server.waiting_next == NULL);
+    CHECK(server.dirty_first[PRIORITY_NORMAL] == NULL && server.waiting_first == NULL &&
+          server.waiting_next == NULL);
 }
 
 /* A turn wrote to all sessions, and then to all again, before what rings had went to a worker. */
@@ -375,7 +383,7 @@ static void test_while_awake_a_look_lies_between_the_reads_of_two_sessions(void)
     for (uint32_t i = 0; i < N_SESSIONS; i++) {
         sessions[i].n_rests = i;
         server_mark_again(&server, &sessions[i]);
-        server_mark_dirty(&server, &sessions[i]);
+        server_mark_dirty(&server, &sessions[i], PRIORITY_NORMAL);
     }
     while (server.again != NULL) {
         uv_run(&server.loop, UV_RUN_NOWAIT);
@@ -383,6 +391,59 @@ static void test_while_awake_a_look_lies_between_the_reads_of_two_sessions(void)
     CHECK_EQ(count(READ), N_SESSIONS + N_SESSIONS * (N_SESSIONS - 1) / 2);
     CHECK_EQ(count(WRITE), N_SESSIONS);
     check_looks_between_steps();
+}
+
+/*
+ * Sessions were flushed last first, whatever they had to send: up to 256 KiB of a bulk client's
+ * answers went ahead of an urgent one.
+ */
+static void test_urgent_answers_leave_first_and_then_in_order_of_arrival(void)
+{
+    enum priority as[N_SESSIONS]; /* what a session has, and when it got there */
+    uint32_t since[N_SESSIONS], n_wanted = 0, n_gone = random_below(3);
+
+    open_server(random_below(2) == 0);
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        as[i] = PRIORITY_COUNT;
+    }
+    for (uint32_t when = 0; when < 3 * N_SESSIONS; when++) {
+        uint32_t i = random_below(N_SESSIONS);
+        enum priority priority = (enum priority)random_below(PRIORITY_COUNT);
+
+        server_mark_dirty(&server, &sessions[i], priority);
+        since[i] = priority < as[i] ? when : since[i];
+        as[i] = MIN(as[i], priority);
+    }
+    for (uint32_t i = 0; i < n_gone; i++) {
+        server_forget_session(&server, &sessions[i]);
+        as[i] = PRIORITY_COUNT;
+    }
+    server_turn(&server);
+    for (enum priority priority = 0; priority < PRIORITY_COUNT; priority++) {
+        for (uint32_t when = 0; when < 3 * N_SESSIONS; when++) {
+            for (uint32_t i = 0; i < N_SESSIONS; i++) {
+                if (as[i] == priority && since[i] == when) {
+                    CHECK_EQ(flushed[n_wanted++], i);
+                }
+            }
+        }
+        CHECK(server.dirty_first[priority] == NULL && server.dirty_last[priority] == NULL);
+    }
+    CHECK_EQ(n_flushed, n_wanted);
+}
+
+static void test_while_awake_an_urgent_answer_waits_for_one_flush(void)
+{
+    open_server(true);
+    for (uint32_t i = 0; i < N_SESSIONS - 1; i++) {
+        server_mark_dirty(&server, &sessions[i], PRIORITY_BULK);
+    }
+    n_looks_to_urgent = 3;
+    server_turn(&server);
+    CHECK_EQ(n_flushed, N_SESSIONS);
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        CHECK_EQ(flushed[i], i < 2 ? i : i == 2 ? N_SESSIONS - 1 : i - 1);
+    }
 }
 
 /* Of one client, that stores again and again that it sleeps: nobody's socket was looked at. */
@@ -394,7 +455,7 @@ static void check_turn_ends(bool is_awake)
     server_turn(&server);
     CHECK_GE(count(BELL), 1);
     CHECK_EQ(count(RESUME), N_SESSIONS / 2);
-    CHECK(server.dirty == NULL && server.waiting_first == NULL);
+    CHECK(server.dirty_first[PRIORITY_NORMAL] == NULL && server.waiting_first == NULL);
 }
 
 static void test_while_awake_a_bell_that_is_always_due_ends_the_turn(void)
@@ -545,6 +606,8 @@ static void test_asleep_there_is_no_thread(void)
 CHECK_MAIN(CHECK_TEST(test_while_awake_nobody_urgent_waits_for_two_steps),
            CHECK_TEST(test_asleep_steps_share_looks),
            CHECK_TEST(test_while_awake_a_look_lies_between_the_reads_of_two_sessions),
+           CHECK_TEST(test_urgent_answers_leave_first_and_then_in_order_of_arrival),
+           CHECK_TEST(test_while_awake_an_urgent_answer_waits_for_one_flush),
            CHECK_TEST(test_while_awake_a_bell_that_is_always_due_ends_the_turn),
            CHECK_TEST(test_asleep_a_bell_that_is_always_due_ends_the_turn),
            CHECK_TEST(test_asleep_sockets_do_not_wait_for_a_worker_to_fall_silent),

@@ -30,6 +30,7 @@ static bool is_hurried;
 static uint32_t n_turns;
 static uint32_t n_again; /* times that it wanted to be read again */
 static size_t write_budget;
+static enum priority dirty_as, flushed_as; /* PRIORITY_COUNT: it is not */
 
 /* ---- stand-ins ------------------------------------------------------------------------------ */
 
@@ -99,12 +100,10 @@ void constant_drop_all(struct session *session)
 void server_turn(struct server *of)
 {
     n_turns++;
-    while (of->dirty != NULL) {
-        struct session *session = of->dirty;
-
-        of->dirty = session_links(session)->next_dirty;
-        session_links(session)->is_dirty = false;
-        session_flush(session);
+    if (dirty_as < PRIORITY_COUNT) {
+        flushed_as = dirty_as;
+        dirty_as = PRIORITY_COUNT;
+        session_flush(of->sessions);
     }
 }
 
@@ -160,13 +159,11 @@ size_t server_read_budget(const struct server *of)
     return 65536;
 }
 
-void server_mark_dirty(struct server *of, struct session *session)
+/* There is one. */
+void server_mark_dirty(struct server *of, struct session *session, enum priority priority)
 {
-    if (!session_links(session)->is_dirty) {
-        session_links(session)->is_dirty = true;
-        session_links(session)->next_dirty = of->dirty;
-        of->dirty = session;
-    }
+    CHECK(of->sessions == session);
+    dirty_as = MIN(dirty_as, priority);
 }
 
 void server_mark_again(struct server *of, struct session *session)
@@ -198,7 +195,7 @@ void server_forget_session(struct server *of, struct session *session)
 {
     CHECK(of->sessions == session);
     of->sessions = NULL;
-    of->dirty = NULL;
+    dirty_as = PRIORITY_COUNT;
 }
 
 /* ---- the stories ---------------------------------------------------------------------------- */
@@ -235,6 +232,7 @@ static void open_session(void)
     is_hurried = false;
     n_turns = n_again = 0;
     write_budget = SIZE_MAX;
+    dirty_as = PRIORITY_COUNT;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
     client = sockets[0];
     CHECK_EQ(uv_loop_init(&server.loop), 0);
@@ -242,7 +240,7 @@ static void open_session(void)
     CHECK_EQ(session_create(&server, sockets[1]), 0);
 }
 
-static void queue(const char *bytes, uint32_t n_fds)
+static void queue_as(const char *bytes, uint32_t n_fds, enum priority priority)
 {
     static const int fds[CHANNEL_FDS_MAX]; /* the standard input, often */
     struct writer_message *message;
@@ -252,7 +250,12 @@ static void queue(const char *bytes, uint32_t n_fds)
     if (n_fds > 0) {
         CHECK_EQ(writer_add_fds(message, fds, n_fds), 0);
     }
-    session_queue(server.sessions, message);
+    session_queue(server.sessions, message, priority);
+}
+
+static void queue(const char *bytes, uint32_t n_fds)
+{
+    queue_as(bytes, n_fds, PRIORITY_NORMAL);
     server_turn(&server);
 }
 
@@ -396,9 +399,31 @@ static void test_a_turn_lies_between_writing_and_reading(void)
     CHECK_EQ(n_turns, n + 2);
 }
 
+/* What is sent in several turns goes on as what is most urgent of it, in the order that it came. */
+static void test_a_session_is_as_urgent_as_the_most_urgent_answer_that_it_has(void)
+{
+    open_session();
+    write_budget = 1;
+    queue_as("b", 0, PRIORITY_BULK);
+    CHECK_EQ(dirty_as, PRIORITY_BULK);
+    queue_as("u", 0, PRIORITY_URGENT);
+    queue_as("n", 0, PRIORITY_NORMAL);
+    server_turn(&server);
+    CHECK_EQ(flushed_as, PRIORITY_URGENT);
+    for (uint32_t i = 0; i < 2; i++) {
+        flushed_as = PRIORITY_COUNT;
+        uv_run(&server.loop, UV_RUN_NOWAIT);
+        CHECK_EQ(flushed_as, PRIORITY_URGENT);
+    }
+    check_client_gets("bun", 0);
+    queue_as("b", 0, PRIORITY_BULK);
+    CHECK_EQ(dirty_as, PRIORITY_BULK);
+}
+
 CHECK_MAIN(CHECK_TEST(test_held_descriptors_are_tried_again_at_the_tick_only),
            CHECK_TEST(test_half_of_what_was_held_leaves_and_nobody_is_ended),
            CHECK_TEST(test_who_read_everything_waits_for_held_descriptors),
            CHECK_TEST(test_who_does_not_read_is_ended_with_held_descriptors),
            CHECK_TEST(test_in_a_hurry_each_message_is_a_step),
-           CHECK_TEST(test_a_turn_lies_between_writing_and_reading))
+           CHECK_TEST(test_a_turn_lies_between_writing_and_reading),
+           CHECK_TEST(test_a_session_is_as_urgent_as_the_most_urgent_answer_that_it_has))
