@@ -104,7 +104,7 @@ void job_destroy(struct job *job)
 {
     struct server *server = job->server;
 
-    assert(job->n_chunks == 0 && job->n_messages == 0);
+    assert(job->n_chunks == 0 && job->n_messages == 0 && job->n_queued == 0);
     if (job->session != NULL) {
         session_forget_job(job->session, job);
     }
@@ -364,6 +364,7 @@ void job_accept(struct job *job, struct push *push)
 {
     push->seq = job->n_pushed;
     job->n_pushed += push->n_rows;
+    job->n_queued += push->n_records;
     push_lists_move(&job->lists, push, PUSH_ACCEPTED);
     push->n_released = 0;
     push->n_chunks = 0;
@@ -392,11 +393,23 @@ void job_close(struct job *job)
     set_state(job, JOB_CLOSED);
 }
 
+/* Pushes from there on get no more chunks. */
+static void stop_at(struct job *job, uint64_t seq)
+{
+    const struct push *push = job->lists.first;
+
+    job->stop_seq = seq;
+    job->n_queued = 0;
+    for (; push != NULL && push->seq < seq; push = push->next) {
+        job->n_queued += push->is_late ? 0 : push->n_records - push->n_released;
+    }
+}
+
 static void stop(struct job *job, enum job_state state, uint64_t stop_seq)
 {
     if (job->state < JOB_DONE) {
         set_state(job, state);
-        job->stop_seq = stop_seq;
+        stop_at(job, stop_seq);
     }
 }
 
@@ -406,8 +419,9 @@ void job_fail(struct job *job, const struct failure *failure, uint64_t seq)
         job->failure = *failure;
         stop(job, JOB_FAILED, seq);
     }
-    /* A push before the one that failed first has failed as well. */
-    job->stop_seq = MIN(job->stop_seq, seq);
+    if (seq < job->stop_seq) { /* a push before the one that failed first has failed as well */
+        stop_at(job, seq);
+    }
 }
 
 void job_refuse(struct job *job, const struct failure *failure)
@@ -448,6 +462,7 @@ static bool note_late_pushes(struct job *job, uint64_t now_ns)
         if (push->deadline_at_ns != 0 && !push->is_late && now_ns >= push->deadline_at_ns &&
             push->seq < job->stop_seq && !push_is_computed(push, &job->prepared->shape)) {
             push->is_late = has_any = true;
+            job->n_queued -= push->n_records - push->n_released;
         }
     }
     return has_any;
@@ -471,7 +486,7 @@ void job_orphan(struct job *job)
 {
     job_cancel(job);
     job->session = NULL;
-    job->stop_seq = 0;
+    stop_at(job, 0);
     job_settle(job);
 }
 

@@ -55,6 +55,7 @@ struct job {
     uint64_t n_answered;  /* the oldest seq without an answer */
     uint64_t n_done;      /* answered in any order */
     uint64_t n_records;   /* of pushes answered with success */
+    uint64_t n_queued;    /* records that no device has been given, and one is to have */
     uint32_t n_timed;     /* unanswered pushes with a deadline of their own */
     bool has_odd_push;    /* no multiple of push_multiple: the input cannot go on */
     bool has_short_push;  /* likewise after a short record */

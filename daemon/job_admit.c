@@ -1,8 +1,8 @@
 /*
  * Job admission: whether something with a deadline is let in, as far as anybody can tell.
  *
- * The forecast is a walk over all jobs: that costs nothing but those who ask for it, with the
- * option admit.
+ * The forecast is a walk over all jobs, not over their pushes: that costs nothing but those who
+ * ask for it, with the option admit.
  */
 #include "daemon/forecast.h"
 #include "daemon/job.h"
@@ -12,14 +12,7 @@
 /* Device time of what it has and no device has been given. */
 static uint64_t queued_ns(const struct job *job)
 {
-    uint64_t n_records = 0;
-
-    for (const struct push *push = job->lists.first; push != NULL; push = push->next) {
-        if (push->seq < job->stop_seq && !push->is_late) {
-            n_records += push->n_records - push->n_released;
-        }
-    }
-    return forecast_cost(&job->prepared->rate, n_records, job->prepared->shape.link_size);
+    return forecast_cost(&job->prepared->rate, job->n_queued, job->prepared->shape.link_size);
 }
 
 /* False: nobody can tell. */

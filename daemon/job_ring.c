@@ -397,6 +397,7 @@ static void accept_row(struct job *job, struct push *table, const struct describ
     row->tag = desc->tag;
     row->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
     table->n_records += described->n_records;
+    job->n_queued += described->n_records;
     job->n_pushed++;
     job->server->stats.pushes_total++;
     if ((desc->flags & RING_LAST) != 0) {

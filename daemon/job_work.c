@@ -252,6 +252,7 @@ static void note_issued(struct job *job, const struct scheduler_place *place, st
                         uint64_t n_records)
 {
     push->n_released += n_records;
+    job->n_queued -= n_records;
     if (push->is_described) {
         ring_link_let_hear(push->ring, job->server->devices.all[place->device].link,
                            push->keeps_awake);
