@@ -194,6 +194,44 @@ static _Noreturn void become_daemon(const struct bench_daemon *daemon, const cha
     _exit(127);
 }
 
+static struct bench_daemon *running;
+
+/* The program ends before it has stopped them.  A child that ends has them from who forked it. */
+static void remove_folders(void)
+{
+    char command[sizeof(running->folder) + 16];
+
+    for (const struct bench_daemon *daemon = running; daemon != NULL; daemon = daemon->next) {
+        snprintf(command, sizeof(command), "rm -rf '%s'", daemon->folder);
+        if (daemon->starter == getpid() && system(command) != 0) {
+            fprintf(stderr, "%s could not be removed\n", daemon->folder);
+        }
+    }
+}
+
+static void note_running(struct bench_daemon *daemon)
+{
+    static bool is_registered;
+
+    if (!is_registered) {
+        is_registered = true;
+        atexit(remove_folders);
+    }
+    daemon->starter = getpid();
+    daemon->next = running;
+    running = daemon;
+}
+
+static void note_stopped(const struct bench_daemon *daemon)
+{
+    struct bench_daemon **at = &running;
+
+    while (*at != daemon) {
+        at = &(*at)->next;
+    }
+    *at = daemon->next;
+}
+
 void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend)
 {
     char built[PATH_MAX + 32];
@@ -207,6 +245,7 @@ void bench_daemon_start(struct bench_daemon *daemon, const char *path, const cha
     if (mkdtemp(daemon->folder) == NULL) {
         bench_fail("%s: %s", daemon->folder, strerror(errno));
     }
+    note_running(daemon);
     snprintf(daemon->socket_path, sizeof(daemon->socket_path), "%s/rpc.sock", daemon->folder);
     daemon->pid = bench_fork();
     if (daemon->pid == 0) {
@@ -233,6 +272,7 @@ void bench_daemon_stop(struct bench_daemon *daemon)
     snprintf(lock_path, sizeof(lock_path), "%s.lock", daemon->socket_path);
     unlink(lock_path);
     rmdir(daemon->folder);
+    note_stopped(daemon);
 }
 
 void bench_daemon_admit_all(const struct bench_daemon *daemon)

@@ -2,7 +2,8 @@
  * Bench: what every benchmark needs.  A private daemon, CPU time of processes, fresh data, medians,
  * and one report as a table and as JSON.
  *
- * Whatever goes wrong ends the program with a message; children die with it (PDEATHSIG).
+ * Whatever goes wrong ends the program with a message; children die with it (PDEATHSIG), and a
+ * daemon's folder is removed.
  *
  * The machine is never quiet, so figures are compared within one run: rounds in which the variants
  * take turns, and the median of the ratios of each round.
@@ -25,8 +26,10 @@ struct bench_daemon {
     char socket_path[96];
     pid_t pid;
     pid_t worker;
-    const char *ring_pool; /* for its --ring-pool, set beforehand; NULL: the default */
-    const char *devices;   /* for its --devices, likewise; NULL: the first */
+    const char *ring_pool;     /* for its --ring-pool, set beforehand; NULL: the default */
+    const char *devices;       /* for its --devices, likewise; NULL: the first */
+    struct bench_daemon *next; /* of those that run ... */
+    pid_t starter;             /* ... and whose it is */
 };
 
 /* A program of this build, as "daemon/gpupiped". */
@@ -38,7 +41,8 @@ void bench_need_backend(const char *backend);
 /* How many there are, 1 or more, for a backend that there is. */
 uint32_t bench_count_devices(const char *backend);
 
-/* path NULL: the daemon of this build.  Returns once it is ready. */
+/* path NULL: the daemon of this build.  Returns once it is ready.  The struct stays where it is
+ * until the daemon is stopped. */
 void bench_daemon_start(struct bench_daemon *daemon, const char *path, const char *backend);
 void bench_daemon_stop(struct bench_daemon *daemon);
 /* Other users' processes may connect as well. */
