@@ -16,6 +16,7 @@
  * Needs root: processes of two users.
  */
 #include "proto/codec.h"
+#include "proto/cpus.h"
 #include "proto/util.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_options.h"
@@ -37,6 +38,10 @@
 #define WARM_NS       UINT64_C(1000000000)
 /* How long the load goes on while the daemon is asked for the last figures. */
 #define MARGIN_NS UINT64_C(200000000)
+
+/* Of the CPU backend's threads, who share their CPUs with all clients; two quiet CPUs came to 0.78
+ * to 0.94 of them.  From half of them on, both users have asked for more than there was. */
+#define CPU_BUSY 0.5
 
 enum scenario { SCENARIO_MANY, SCENARIO_HOG, SCENARIO_COUNT };
 
@@ -259,11 +264,8 @@ static void add_busy(const struct bench *bench, struct bench_report *report, enu
     const struct figures *figures = bench->figures[scenario];
     double busy = median_of(bench, figures[0].device) + median_of(bench, figures[1].device);
 
-    if (bench->is_cuda) {
-        bench_report_claim(report, scenarios[scenario].busy, busy, 0.9);
-    } else { /* it has threads, and the CPUs are not its own */
-        bench_report_limit(report, scenarios[scenario].busy, busy, NAN);
-    }
+    bench_report_claim(report, scenarios[scenario].busy, busy,
+                       bench->is_cuda ? 0.9 : CPU_BUSY * cpus_usable());
 }
 
 static void measure(struct bench *bench)

@@ -28,6 +28,14 @@
 #define URGENT_SIZE 4096u
 #define SPIN_CPUS   4 /* client, front end and worker, and one for all others */
 
+/*
+ * Bounds of the CPU backend, where bulk takes the CPUs of everybody else.  On two quiet CPUs
+ * goodput came to 0.90 to 0.99, and p99, which is the kernel's turns at both loads, to 0.8 to 1.2;
+ * with a quarter of the CPUs in use by others to 0.85 and 2.7.
+ */
+#define CPU_GOODPUT 0.75
+#define CPU_ABOVE   3
+
 enum phase { PHASE_FIRST, PHASE_BELOW, PHASE_ABOVE, PHASE_LAST, PHASE_COUNT };
 
 static const struct {
@@ -134,12 +142,6 @@ static void add_row(const struct bench *bench, struct bench_report *report, enum
     bench_report_row(report, row, ARRAY_SIZE(row));
 }
 
-/* Bounds are for a GPU; the CPU's figures are stated. */
-static double bound(const struct bench *bench, double of_gpu)
-{
-    return bench->is_cuda ? of_gpu : NAN;
-}
-
 static void add_reach(const struct bench *bench, struct bench_report *report)
 {
     const struct figures *below = &bench->figures[PHASE_BELOW];
@@ -147,14 +149,11 @@ static void add_reach(const struct bench *bench, struct bench_report *report)
     double capacity = (bench->figures[PHASE_FIRST].bulk + bench->figures[PHASE_LAST].bulk) / 2;
 
     bench_report_table(report, "reach", "at 130 %; memory against that at 70 %");
-    if (bench->is_cuda) {
-        bench_report_claim(report, "goodput of the capacity", above->bulk / capacity, 0.97);
-    } else {
-        bench_report_limit(report, "goodput of the capacity", above->bulk / capacity, NAN);
-    }
+    bench_report_claim(report, "goodput of the capacity", above->bulk / capacity,
+                       bench->is_cuda ? 0.97 : CPU_GOODPUT);
     bench_report_limit(report, "urgent p99 against that at 70 %",
                        us_at(&above->histogram, 0.99) / us_at(&below->histogram, 0.99),
-                       bound(bench, 1.5));
+                       bench->is_cuda ? 1.5 : CPU_ABOVE);
     bench_report_limit(report, "memory of the front end", above->daemon_kib / below->daemon_kib,
                        1.1);
     bench_report_limit(report, "memory of the worker", above->worker_kib / below->worker_kib, 1.1);

@@ -23,6 +23,10 @@
 #define CLIENTS_MAX 16u
 #define OTHER_CPUS  3u /* front end, worker and one for all others */
 
+/* On two quiet CPUs, which one client keeps busy: eight came to 0.52 to 0.91 of it, where they wait
+ * for each other's CPU.  A third less than the least. */
+#define CPU_TOGETHER 0.35
+
 enum variant { V_TOUCHED, V_UNTOUCHED, V_TOGETHER, V_FIXED, V_COPIES = V_FIXED, V_MAPPED, V_COUNT };
 
 static const char *const variant_names[] = {
@@ -101,7 +105,6 @@ static void add_row(const struct bench *bench, struct bench_report *report, uint
     bench_report_row(report, row, ARRAY_SIZE(row));
 }
 
-/* What has no bound, or has its bound for a GPU and is a CPU's, is stated. */
 static void add_claim(const struct bench *bench, struct bench_report *report, uint32_t variant,
                       uint32_t other, double bound)
 {
@@ -109,10 +112,10 @@ static void add_claim(const struct bench *bench, struct bench_report *report, ui
     char claim[64];
 
     snprintf(claim, sizeof(claim), "%s against %s", variant_names[variant], variant_names[other]);
-    if (bench->is_cuda && !isnan(bound)) {
-        bench_report_claim(report, claim, ratio, bound);
-    } else {
+    if (isnan(bound)) { /* it is stated */
         bench_report_limit(report, claim, ratio, NAN);
+    } else {
+        bench_report_claim(report, claim, ratio, bound);
     }
 }
 
@@ -126,7 +129,7 @@ static void measure(struct bench *bench)
         add_row(bench, report, i);
     }
     bench_report_table(report, "reach", "medians of the rounds' ratios of jobs a second");
-    add_claim(bench, report, V_TOGETHER, V_TOUCHED, 3);
+    add_claim(bench, report, V_TOGETHER, V_TOUCHED, bench->is_cuda ? 3 : CPU_TOGETHER);
     if (bench->contest.n_variants > V_FIXED) {
         add_claim(bench, report, V_TOUCHED, V_COPIES, 50);
         add_claim(bench, report, V_UNTOUCHED, V_COPIES, 120);
