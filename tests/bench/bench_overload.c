@@ -33,7 +33,7 @@
  * goodput came to 0.90 to 0.99, and p99, which is the kernel's turns at both loads, to 0.8 to 1.2;
  * with a quarter of the CPUs in use by others to 0.85 and 2.7.
  */
-#define CPU_GOODPUT 0.75
+#define CPU_GOODPUT 0.7
 #define CPU_ABOVE   3
 
 enum phase { PHASE_FIRST, PHASE_BELOW, PHASE_ABOVE, PHASE_LAST, PHASE_COUNT };

@@ -321,6 +321,19 @@ static double bulk_kept(const struct bench *bench, uint32_t index, uint32_t othe
     return bench_median(ratios, bench->options->n_rounds);
 }
 
+/* Of all rounds; of the CPU backend the median of the rounds: one in which others had the CPUs says
+ * nothing of us. */
+static double p99_us(const struct bench *bench, uint32_t index)
+{
+    double p99[ROUNDS_MAX];
+
+    if (bench->is_cuda) {
+        return us_at(bench, index, 0.99);
+    }
+    memcpy(p99, bench->figures[index].p99, sizeof(p99));
+    return bench_median(p99, bench->options->n_rounds) * 1e6;
+}
+
 /* What a bulk push takes, in us: as many as are under way come back in that time. */
 static double push_us(const struct bench *bench, uint32_t index)
 {
@@ -344,20 +357,22 @@ static double bound(const struct bench *bench, double of_gpu, uint32_t index, do
 
 static void add_limits(const struct bench *bench, struct bench_report *report)
 {
-    double alone = us_at(bench, V_ALONE, 0.99), above = us_at(bench, V_RING, 0.99) - alone;
+    double alone = p99_us(bench, V_ALONE), above = p99_us(bench, V_RING) - alone;
 
-    bench_report_table(report, "limits", "p99 in us, or medians of the rounds' ratios of it");
-    bench_report_limit(report, "4 KiB beside bulk: p99", us_at(bench, V_RING, 0.99),
+    bench_report_table(report, "limits",
+                       bench->is_cuda ? "p99 in us, or medians of the rounds' ratios of it"
+                                      : "medians of the rounds' p99 in us, and of ratios of it");
+    bench_report_limit(report, "4 KiB beside bulk: p99", p99_us(bench, V_RING),
                        bound(bench, 60, V_RING, CPU_OF_PUSH));
     bench_report_limit(report, "likewise, above that of urgent alone", above,
                        bound(bench, 25, V_RING, CPU_OF_PUSH));
-    bench_report_limit(report, "4 KiB beside iterate: p99", us_at(bench, V_RING_ITERATE, 0.99),
+    bench_report_limit(report, "4 KiB beside iterate: p99", p99_us(bench, V_RING_ITERATE),
                        bound(bench, 60, V_RING_ITERATE, CPU_OF_PUSH_ITERATE));
     bench_report_limit(report, "beside inline bulk against without",
                        against(bench, V_INLINE, V_ALONE),
                        bound(bench, 1.5, V_INLINE, CPU_OF_PUSH / alone));
     if (!bench->is_cuda) {
-        bench_report_limit(report, "64 KiB beside bulk: p99", us_at(bench, V_RING_64K, 0.99),
+        bench_report_limit(report, "64 KiB beside bulk: p99", p99_us(bench, V_RING_64K),
                            CPU_OF_PUSH_64K * push_us(bench, V_RING_64K));
     }
     if (bench->n_variants > V_FIXED) {
