@@ -28,6 +28,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 HAS_CUDA = "gpupipe-worker-cuda" in map(os.path.basename, EXECUTABLES)
 SUITES = {"gpu", "integration", "ops", "unit"}
 STAYING = {"protocol_doc"}  # it reads the sources
+STAYING |= {"job_admit", "job_answer", "job_queue", "ring_open"}  # all of the front end is in each
 if HAS_CUDA:
     # They have no use for a GPU, and are large.
     STAYING |= {"cuda_beside", "cuda_calibrate", "cuda_copies", "cuda_pipeline", "cuda_tables"}
