@@ -177,13 +177,17 @@ static void break_ring(struct gpupipe_ring *ring, const char *reason)
     close_with(ring, &failure);
 }
 
-static void take_from(struct gpupipe_ring *ring)
+/* False: the daemon has let go of it. */
+static bool take_from(struct gpupipe_ring *ring)
 {
     struct ring_completion completions[TAKE_BATCH];
     int n = TAKE_BATCH;
 
     while (!ring->is_closed && n == TAKE_BATCH) {
         n = ring_reap(ring->queues, completions, TAKE_BATCH);
+        if (n == RING_CLEARED) {
+            return false; /* the connection has ended, which is about to be met */
+        }
         if (n < 0) {
             break_ring(ring, "its queues have indices that cannot be");
         }
@@ -197,6 +201,7 @@ static void take_from(struct gpupipe_ring *ring)
             }
         }
     }
+    return true;
 }
 
 void rings_take(struct gpupipe *gpupipe)
@@ -211,9 +216,8 @@ void rings_take(struct gpupipe *gpupipe)
 /* Take what there is, and have what comes later ring. */
 static void arm(struct gpupipe_ring *ring)
 {
-    do {
-        take_from(ring);
-    } while (!ring->is_closed && !ring_client_sleep(ring->queues));
+    while (take_from(ring) && !ring->is_closed && !ring_client_sleep(ring->queues)) {
+    }
 }
 
 /* Is there an answer that comes without anybody's being woken for it? */

@@ -30,8 +30,8 @@ enum cuda_kind {
 #define CUDA_SMALL_SIZE  (2u << 20)  /* of a small slot */
 #define CUDA_LARGE_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
 #define CUDA_WORKS       32u         /* of one launch ... */
-/* ... and their rows.  With 256 of them eight clients together had 7.5 M jobs of 1 KiB a second, with
- * 128 12.7 (one H200, the same run); one client had as many with either. */
+/* ... and their rows.  With 256 of them eight clients together had 7.5 M jobs of 1 KiB a second,
+ * with 128 12.7 (one H200, the same run); one client had as many with either. */
 #define CUDA_TABLE 128u
 _Static_assert(CUDA_TABLE >= WORK_ROWS, "any work fits a launch");
 

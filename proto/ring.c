@@ -178,6 +178,7 @@ void ring_destroy(struct ring *ring)
 
 void ring_clear(struct ring *ring)
 {
+    shared_store(&ring->shared->header.magic, 0, __ATOMIC_SEQ_CST); /* before all else is zero */
     shm_punch(ring->fd, ring_size());
 }
 
@@ -305,6 +306,15 @@ bool ring_submit_publish(struct ring *ring)
     return shared_publish(&ring->shared->sq.tail, ring->tail, &ring->shared->front_end_sleep);
 }
 
+/* What was read of it before was there if it is not. */
+static bool is_cleared(const struct ring *ring)
+{
+#ifndef __SANITIZE_THREAD__ /* which knows no fences, and has nothing to say of atomic words */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+    return shared_load(&ring->shared->header.magic, __ATOMIC_RELAXED) != RING_MAGIC;
+}
+
 int ring_reap(struct ring *ring, struct ring_completion *ret_completions, uint32_t max)
 {
     struct completion_queue *cq = &ring->shared->cq;
@@ -314,12 +324,16 @@ int ring_reap(struct ring *ring, struct ring_completion *ret_completions, uint32
     uint32_t n = MIN(n_ready, max);
 
     if (n_ready > ring->n_unreaped) {
-        return RING_BROKEN;
+        return is_cleared(ring) ? RING_CLEARED : RING_BROKEN;
     }
     for (uint32_t i = 0; i < n; i++) {
-        shared_load_words(&ret_completions[i], &cq->entries[ring->head++ % RING_ENTRIES],
+        shared_load_words(&ret_completions[i], &cq->entries[(ring->head + i) % RING_ENTRIES],
                           sizeof(*ret_completions));
     }
+    if (n > 0 && is_cleared(ring)) {
+        return RING_CLEARED;
+    }
+    ring->head += n;
     if (n > 0) { /* who looks again and again leaves the line where it is */
         ring->n_unreaped -= n;
         shared_store(&cq->head.value, ring->head, __ATOMIC_RELEASE);

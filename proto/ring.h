@@ -28,7 +28,8 @@
 #define RING_ENTRIES 1024u /* of either queue; a power of two.  Not tuned */
 #define RING_ALIGN   64u   /* data offsets are in these units: a cache line */
 
-#define RING_BROKEN (-71) /* -EPROTO: the other side wrote what it may not */
+#define RING_BROKEN  (-71)  /* -EPROTO: the other side wrote what it may not */
+#define RING_CLEARED (-108) /* -ESHUTDOWN: a client's ring whose connection has ended */
 
 struct ring_desc {
     uint32_t job; /* the low half of its id */
@@ -104,7 +105,8 @@ uint32_t ring_submit_room(const struct ring *ring);
 void ring_submit(struct ring *ring, const struct ring_desc *desc);
 /* Make all of them visible.  True: the front end sleeps, ring the doorbell. */
 bool ring_submit_publish(struct ring *ring);
-/* Copy up to max completions.  Returns their number, or RING_BROKEN. */
+/* Copy up to max completions.  Returns their number, RING_BROKEN, or RING_CLEARED: the front end
+ * has called ring_clear(). */
 int ring_reap(struct ring *ring, struct ring_completion *ret_completions, uint32_t max);
 /* Before sleeping: true = sleep (the front end will ring); false = there is something to reap. */
 bool ring_client_sleep(struct ring *ring);

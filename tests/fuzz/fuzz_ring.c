@@ -25,9 +25,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 #define ENTRIES    1024u
 #define BATCH_MAX  (256u * 8)
 #define ENTRY_SIZE 64u
+#define RING_WORD  0x52505047u /* "GPPR", what a ring begins with */
 
 /* Where things are: bytes. */
 enum place {
+    MAGIC = 0,
     FIRST_INDEX = 8,
     SQ = 16,
     CQ = 20,
@@ -228,10 +230,15 @@ static void do_reap(struct play *play)
     struct side *client = &play->client;
     uint32_t max = next_count(play), n_ready = get(play, CQ_TAIL) - client->head;
     uint32_t head = get(play, CQ_HEAD);
+    bool is_cleared = get(play, MAGIC) != RING_WORD;
     int n;
 
     poison_copies(max);
     n = ring_reap(client->ring, (struct ring_completion *)copies, max);
+    if (is_cleared && (n_ready > client->n_unreaped || MIN(n_ready, max) > 0)) {
+        MUST(n == RING_CLEARED && get(play, CQ_HEAD) == head);
+        return;
+    }
     must_have_read(play, CQ_ENTRIES, client, n, n_ready, client->n_unreaped, max);
     client->n_unreaped -= (uint32_t)MAX(n, 0);
     MUST(get(play, CQ_HEAD) == (n <= 0 ? head : client->head));

@@ -120,17 +120,13 @@ static struct ring_completion reap_one(bool seen[N])
     return completion;
 }
 
-/* They are one push in the daemon and the worker, or few. */
-static void test_descriptors_share_chunks(void)
+/* N descriptors at once, each answered in its turn; returns how many chunks they were. */
+static uint64_t run_batch(uint64_t job)
 {
+    uint64_t n_chunks = stat_of("chunks_total"), n_pushes = stat_of("pushes_total");
     struct ring_desc descs[N];
     bool seen[N] = {false};
-    uint64_t n_chunks, n_pushes, job;
 
-    start();
-    job = open_job(WINDOW);
-    n_chunks = stat_of("chunks_total");
-    n_pushes = stat_of("pushes_total");
     for (uint32_t i = 0; i < N; i++) {
         descs[i] = describe(job, i);
     }
@@ -143,9 +139,24 @@ static void test_descriptors_share_chunks(void)
         check_good(&descs[i], &completion);
     }
     CHECK_EQ(stat_of("pushes_total") - n_pushes, N);
-    CHECK_LT(stat_of("chunks_total") - n_chunks, N);
-    CHECK_EQ(wire_number(wire_call(wire, "job.close", "[%lu]", job), "pushed"), N);
-    CHECK_EQ(wire_number(wire_notification(wire, "job.done"), "1.pushes"), N);
+    return stat_of("chunks_total") - n_chunks;
+}
+
+/* They are one push in the daemon and the worker, or few; but not as long as one record is measured
+ * to take so long that several would keep the device from others: a busy machine's first ones do.
+ */
+static void test_descriptors_share_chunks(void)
+{
+    uint64_t job, n_batches = 1;
+
+    start();
+    job = open_job(WINDOW);
+    while (run_batch(job) == N) {
+        CHECK_LT(n_batches, 100);
+        n_batches++;
+    }
+    CHECK_EQ(wire_number(wire_call(wire, "job.close", "[%lu]", job), "pushed"), n_batches * N);
+    CHECK_EQ(wire_number(wire_notification(wire, "job.done"), "1.pushes"), n_batches * N);
 }
 
 static enum status spoil(struct ring_desc *desc)

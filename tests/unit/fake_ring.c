@@ -100,6 +100,15 @@ static bool is_idle(const struct fake_rings *rings, struct fake_ring *ring)
     return ring_sleep(ring->queues);
 }
 
+void fake_rings_clear(struct fake_rings *rings)
+{
+    for (struct fake_ring *ring = rings->ring; ring < rings->ring + FAKE_RINGS; ring++) {
+        if (ring->id != 0) {
+            ring_clear(ring->queues);
+        }
+    }
+}
+
 bool fake_rings_close(struct fake_rings *rings, uint64_t id, bool is_broken)
 {
     for (struct fake_ring *ring = rings->ring; ring < rings->ring + FAKE_RINGS; ring++) {

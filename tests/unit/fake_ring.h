@@ -38,6 +38,8 @@ void fake_rings_open(struct fake_rings *rings, uint64_t size, struct msg_ring_op
                      int ret_fds[3]);
 /* False: there is none.  Its pushes must be done, unless it is broken. */
 bool fake_rings_close(struct fake_rings *rings, uint64_t id, bool is_broken);
+/* Their queues are zero from now on. */
+void fake_rings_clear(struct fake_rings *rings);
 /* Nothing is under way, or waits to be taken. */
 bool fake_rings_are_idle(struct fake_rings *rings);
 /* Take, work, complete, until nothing is left; then each ring sleeps. */

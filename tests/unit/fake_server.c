@@ -397,6 +397,9 @@ static enum fake_fate on_taken(void *owner, const struct ring_desc *desc)
         return FAKE_REFUSED;
     }
     if (seq == server->script->die_seq) {
+        if (server->script->empties_ring) {
+            fake_rings_clear(server->rings);
+        }
         _exit(0);
     }
     if (seq == server->script->refuse_seq && !server->has_refused) {

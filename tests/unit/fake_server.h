@@ -37,7 +37,8 @@ struct fake_script {
     int64_t refuse_seq;     /* answer the first job.push of this number with RANGE; -1 none */
     int64_t fail_seq;       /* its result is KERNEL_FAULT, and the job failed; -1 none */
     int64_t oversize_seq;   /* its output has a record more than it should; -1 none */
-    int64_t die_seq;        /* exit when this push has arrived; -1 none */
+    int64_t die_seq;        /* exit when this push has arrived; -1 none ... */
+    bool empties_ring;      /* ... with all of its ring's queues zero */
     int64_t die_within_seq; /* exit half way through sending this result; -1 none */
     bool has_no_rings;      /* ring.open is no method */
     uint32_t n_busy_rings;  /* refuse ring.open as BUSY this many times */

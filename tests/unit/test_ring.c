@@ -314,6 +314,24 @@ static void test_a_completion_tail_that_cannot_be(void)
     }
 }
 
+/* The front end has let go of it: neither what it has shown nor the zeros in its place count. */
+static void test_what_a_cleared_ring_has_is_no_completion(void)
+{
+    const struct ring_completion completion = random_completion();
+    struct ring_completion completions[4];
+
+    for (size_t i = 0; i < ARRAY_SIZE(starts); i++) {
+        struct ring_bench *bench = make_used(starts[i]);
+
+        ring_complete(bench->front, &completion, 1);
+        ring_publish(bench->front);
+        ring_bench_set(bench, 0, 0); /* its first word is the first to be zero */
+        CHECK_EQ(ring_reap(bench->client, completions, 4), RING_CLEARED);
+        ring_clear(bench->front);
+        CHECK_LE(ring_reap(bench->client, completions, 4), 0); /* none, if the indices are alike */
+    }
+}
+
 /* How far a side has come itself it does not read from the memory: whatever stands there. */
 static void test_own_indices_are_not_read_back(void)
 {
@@ -406,7 +424,8 @@ static void test_a_client_written_from_the_document(void)
     CHECK_EQ(head, tail);
 }
 
-CHECK_MAIN(CHECK_TEST(test_nothing_is_lost_where_indices_wrap), CHECK_TEST(test_full_queues),
+CHECK_MAIN(CHECK_TEST(test_nothing_is_lost_where_indices_wrap),
+           CHECK_TEST(test_what_a_cleared_ring_has_is_no_completion), CHECK_TEST(test_full_queues),
            CHECK_TEST(test_room), CHECK_TEST(test_room_after_a_take_is_enough),
            CHECK_TEST(test_a_publisher_rings_for_a_sleeper_once),
            CHECK_TEST(test_a_submission_tail_that_cannot_be),
