@@ -147,11 +147,11 @@ static struct cuda_stream *choose_stream(struct cuda_pipeline *pipeline, enum pr
  * after other work, or needs memory or constants that somebody else may have first, would have
  * those behind it wait as well, and so would a long kernel.
  */
-_Static_assert(LIMIT_CONSTS == 2, "both are asked about");
 static bool has_copy_streams(const struct cuda_slot *slot, uint64_t expected_ns)
 {
     const struct device_work *work = &slot->works[0];
 
+    _Static_assert(LIMIT_CONSTS == 2, "both are asked about");
     return slot->way == CUDA_COPIED && slot->used > CUDA_SMALL && slot->used <= slot->size &&
            expected_ns > 0 && !slot->is_long && !work->is_after &&
            (work->const_ids[0] | work->const_ids[1]) == 0;
