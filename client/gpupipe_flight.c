@@ -441,8 +441,11 @@ void flight_complete(struct flight *flight, struct gpupipe_completion *ret, size
 static void look_for_more(struct gpupipe *gpupipe)
 {
     bool had_ended_job = gpupipe->has_ended_job;
+    struct failure failure;
 
-    rings_take(gpupipe);
+    if (!rings_take(gpupipe)) {
+        connection_turn(gpupipe, 0, CONNECTION_IGNORE_WAKES, &failure); /* it may be lost now */
+    }
     if (gpupipe->has_ended_job && !had_ended_job) {
         gpupipe_wake(gpupipe);
     }

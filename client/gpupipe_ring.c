@@ -186,7 +186,7 @@ static bool take_from(struct gpupipe_ring *ring)
     while (!ring->is_closed && n == TAKE_BATCH) {
         n = ring_reap(ring->queues, completions, TAKE_BATCH);
         if (n == RING_CLEARED) {
-            return false; /* the connection has ended, which is about to be met */
+            return false; /* why, the socket tells: the connection has ended, or the ring */
         }
         if (n < 0) {
             break_ring(ring, "its queues have indices that cannot be");
@@ -204,11 +204,14 @@ static bool take_from(struct gpupipe_ring *ring)
     return true;
 }
 
-void rings_take(struct gpupipe *gpupipe)
+bool rings_take(struct gpupipe *gpupipe)
 {
+    bool are_there = true;
+
     for (struct gpupipe_ring *ring = gpupipe->rings; ring != NULL; ring = ring->next) {
-        take_from(ring);
+        are_there &= take_from(ring);
     }
+    return are_there;
 }
 
 /* ---- doorbells ------------------------------------------------------------------------------ */

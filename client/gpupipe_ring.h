@@ -51,8 +51,8 @@ uint32_t rings_room(const struct gpupipe_ring *ring);
 /* Put a push for which there is room; the daemon sees it after rings_publish(). */
 void rings_submit(struct gpupipe_ring *ring, struct flight *flight, struct ring_desc *desc);
 void rings_publish(struct gpupipe *gpupipe);
-/* Land what has come back. */
-void rings_take(struct gpupipe *gpupipe);
+/* Land what has come back.  False: the daemon has let go of a ring; the socket tells why. */
+bool rings_take(struct gpupipe *gpupipe);
 
 /* Where the daemon waits for urgent work without sleeping, wait for it alike: until there is news,
  * at most so long and as long as it pays. */

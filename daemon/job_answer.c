@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-/* The last byte of job.done has left ... */
-static void on_done_sent(void *arg, bool is_sent)
+/* The last byte of job.done has left, or of an answer without outputs ... */
+static void on_sent(void *arg, bool is_sent)
 {
     struct job *job = arg;
 
@@ -21,7 +21,7 @@ static void on_done_sent(void *arg, bool is_sent)
     job_settle(job);
 }
 
-/* ... or of a push's answer, which refers to the push's memory. */
+/* ... or of one that refers to its push's memory. */
 static void on_answer_sent(void *arg, bool is_sent)
 {
     struct push *push = arg;
@@ -167,10 +167,12 @@ static int compose_done(struct job *job, struct writer_message *message, msgpack
 /* Compose and queue a message that refers to the job's memory; push NULL: job.done. */
 static void send_message(struct job *job, struct push *push, const struct failure *failure)
 {
+    /* The outputs of a push in a ring are there already: who reads the answer has its credit. */
+    bool refers = push != NULL && !job->prepared->is_in_rings;
     msgpack_sbuffer head;
     struct writer_message *message;
-    int r = push != NULL ? writer_begin(&message, on_answer_sent, push)
-                         : writer_begin(&message, on_done_sent, job);
+    int r = refers ? writer_begin(&message, on_answer_sent, push)
+                   : writer_begin(&message, on_sent, job);
 
     if (r < 0) {
         goto out_of_memory;
@@ -185,6 +187,9 @@ static void send_message(struct job *job, struct push *push, const struct failur
     }
     job->n_messages++;
     session_queue(job->session, message, push != NULL ? push->ran_as : job->flow.priority);
+    if (push != NULL && !refers) {
+        push_lists_move(&job->lists, push, PUSH_FREE);
+    }
     return;
 
 out_of_memory: /* an answer cannot be left out: the connection ends instead */

@@ -82,6 +82,7 @@ int job_make_ring_window(struct job *job, const struct msg_options *options, uin
     if (job->pushes == NULL || job->rows == NULL) {
         return -ENOMEM;
     }
+    memset(job->rows, 0, window * sizeof(*job->rows)); /* they go to workers as they are */
     for (job->window = 0; r == 0 && job->window < window; job->window++) {
         r = make_push(job, &job->pushes[job->window]);
         push_lists_add_row(&job->lists, &job->rows[job->window]);

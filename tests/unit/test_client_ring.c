@@ -445,6 +445,28 @@ static void test_a_ring_emptied_with_its_connection_is_lost(void)
     free_works(NULL);
 }
 
+/* Likewise for a program that never waits. */
+static void test_a_ring_emptied_under_a_program_that_only_reaps(void)
+{
+    int n_back = 0, n_submitted = 0;
+
+    script = (struct fake_script){FAKE_SCRIPT, .batch = 1, .empties_ring = true};
+    script.credit = 5;
+    script.die_seq = 3;
+    open_job_in_ring(20000);
+    while (n_submitted < 5) {
+        CHECK_EQ(submit(&works[n_submitted++]), 1);
+    }
+    while (n_back < n_submitted) {
+        n_back += MAX(reap(), 0);
+    }
+    CHECK_EQ(works[4].status, GPUPIPE_ERROR_LOST);
+    gpupipe_ring_close(STEAL(ring));
+    gpupipe_job_free(job);
+    check_server();
+    free_works(NULL);
+}
+
 static void test_a_lost_connection(void)
 {
     for (int64_t die_seq = 0; die_seq < 5; die_seq++) {
@@ -502,4 +524,5 @@ CHECK_MAIN(CHECK_TEST(test_a_rings_pages_are_there), CHECK_TEST(test_a_stream_of
            CHECK_TEST(test_a_ring_closed_under_a_last_push_leaves_its_jobs_reason),
            CHECK_TEST(test_a_completion_of_no_push),
            CHECK_TEST(test_a_ring_emptied_with_its_connection_is_lost),
+           CHECK_TEST(test_a_ring_emptied_under_a_program_that_only_reaps),
            CHECK_TEST(test_a_lost_connection), CHECK_TEST(test_everything_can_be_closed_at_once))

@@ -107,6 +107,19 @@ static void test_what_ran_as_less_is_answered_as_less(void)
     check_leaves_as(PRIORITY_NORMAL);
 }
 
+/* Its client may have read it while we still are in the call that sends it, and uses its credit. */
+static void test_an_answer_of_a_push_in_a_ring_gives_its_credit_back(void)
+{
+    bool is_in_rings = random_below(2) == 0;
+
+    open_job(PRIORITY_NORMAL);
+    prepared.is_in_rings = is_in_rings;
+    answer();
+    CHECK_EQ(push.state, is_in_rings ? PUSH_FREE : PUSH_ANSWERED);
+    CHECK(job.lists.free == (is_in_rings ? &push : NULL));
+    CHECK_EQ(job.n_messages, 1);
+}
+
 static void test_the_end_of_a_job_has_its_priority(void)
 {
     enum priority priority = random_below(2) == 0 ? PRIORITY_URGENT : PRIORITY_BULK;
@@ -118,4 +131,5 @@ static void test_the_end_of_a_job_has_its_priority(void)
 
 CHECK_MAIN(CHECK_TEST(test_an_answer_has_the_priority_of_its_job),
            CHECK_TEST(test_what_ran_as_less_is_answered_as_less),
+           CHECK_TEST(test_an_answer_of_a_push_in_a_ring_gives_its_credit_back),
            CHECK_TEST(test_the_end_of_a_job_has_its_priority))
