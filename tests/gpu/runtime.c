@@ -9,7 +9,6 @@
 #include "proto/util.h"
 #include "tests/check.h"
 
-#include <cuda.h>
 #include <poll.h>
 #include <string.h>
 
@@ -43,10 +42,6 @@ struct CUstream_st {
     uint32_t n_tasks;
     struct task tasks[STREAM_TASKS];
     struct CUstream_st *next;
-};
-
-struct CUgreenCtx_st {
-    enum cuda_part part;
 };
 
 /* Of cudaMalloc(); what is elsewhere is the host's. */
@@ -207,11 +202,12 @@ static bool run_task(struct task *task)
     return true;
 }
 
-static bool run_stream(struct CUstream_st *stream)
+static bool run_stream(struct CUstream_st *stream, uint32_t most)
 {
     uint32_t n = 0;
 
-    while (n < stream->n_tasks && runtime.fault == cudaSuccess && run_task(&stream->tasks[n])) {
+    while (n < MIN(stream->n_tasks, most) && runtime.fault == cudaSuccess &&
+           run_task(&stream->tasks[n])) {
         n++;
     }
     stream->n_tasks -= n;
@@ -226,9 +222,25 @@ static void run_some(bool is_all, int priority)
     while (has_moved) {
         has_moved = false;
         for (struct CUstream_st *stream = streams; stream != NULL; stream = stream->next) {
-            has_moved |= (is_all || stream->priority == priority) && run_stream(stream);
+            has_moved |= (is_all || stream->priority == priority) && run_stream(stream, UINT32_MAX);
         }
     }
+}
+
+bool runtime_step(uint64_t chance, uint32_t *ret_n_left)
+{
+    struct CUstream_st *some = streams;
+    bool has_moved = false;
+
+    for (uint64_t i = chance % runtime.n_streams; i > 0; i--) {
+        some = some->next;
+    }
+    has_moved = run_stream(some, 1);
+    *ret_n_left = 0;
+    for (some = streams; some != NULL; some = some->next) {
+        *ret_n_left += some->n_tasks;
+    }
+    return has_moved;
 }
 
 void runtime_run(void)
@@ -250,12 +262,21 @@ static void give(cudaStream_t stream, const struct task *task)
     }
 }
 
+/* Is the call that was written down last one that goes wrong? */
+static bool is_bad(void)
+{
+    return runtime.n_calls == runtime.bad_calls[0] || runtime.n_calls == runtime.bad_calls[1];
+}
+
 /* The error comes once. */
 static cudaError_t give_unless(cudaError_t *error, uint32_t *n_good, cudaStream_t stream,
                                const struct task *task)
 {
     cudaError_t refusal = *error;
 
+    if (is_bad()) {
+        return cudaErrorInvalidConfiguration;
+    }
     if (refusal != cudaSuccess && (*n_good)-- == 0) {
         *error = cudaSuccess;
         return refusal;
@@ -266,7 +287,7 @@ static cudaError_t give_unless(cudaError_t *error, uint32_t *n_good, cudaStream_
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
-static cudaError_t create_stream(cudaStream_t *stream, enum cuda_part part, int priority)
+cudaError_t runtime_create_stream(cudaStream_t *stream, enum cuda_part part, int priority)
 {
     *stream = calloc(1, sizeof(**stream));
     (*stream)->part = part;
@@ -287,7 +308,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
     CHECK_EQ(flags, cudaStreamNonBlocking);
-    return create_stream(stream, CUDA_WHOLE, priority);
+    return runtime_create_stream(stream, CUDA_WHOLE, priority);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
@@ -299,7 +320,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     struct CUstream_st **at = &streams;
 
-    run_stream(stream);
+    run_stream(stream, UINT32_MAX);
     while (*at != stream) {
         at = &(*at)->next;
     }
@@ -311,7 +332,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    run_stream(stream);
+    run_stream(stream, UINT32_MAX);
     return runtime.fault;
 }
 
@@ -328,89 +349,6 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         return runtime.fault;
     }
     return stream->n_tasks > 0 ? cudaErrorNotReady : cudaSuccess;
-}
-
-/* ---- the device in parts -------------------------------------------------------------------- */
-
-static CUresult get_resource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
-{
-    CHECK_EQ(device, 0);
-    CHECK_EQ(type, CU_DEV_RESOURCE_TYPE_SM);
-    resource->sm.smCount = (unsigned)runtime.n_processors;
-    return CUDA_SUCCESS;
-}
-
-static CUresult split(CUdevResource *result, unsigned *n, const CUdevResource *input,
-                      CUdevResource *others, unsigned flags, unsigned n_least)
-{
-    CHECK_EQ(*n, 1);
-    CHECK_EQ(flags, 0);
-    result->sm.smCount = n_least;
-    others->sm.smCount = input->sm.smCount - n_least;
-    return CUDA_SUCCESS;
-}
-
-static CUresult describe(CUdevResourceDesc *description, CUdevResource *resource, unsigned n)
-{
-    CHECK_EQ(n, 1);
-    *description = (CUdevResourceDesc)(uintptr_t)resource->sm.smCount;
-    return CUDA_SUCCESS;
-}
-
-static CUresult create_context(CUgreenCtx *context, CUdevResourceDesc description, CUdevice device,
-                               unsigned flags)
-{
-    const unsigned n = (unsigned)(uintptr_t)description;
-
-    CHECK_EQ(device, 0);
-    CHECK_EQ(flags, CU_GREEN_CTX_DEFAULT_STREAM);
-    *context = malloc(sizeof(**context));
-    (*context)->part = n < (unsigned)runtime.n_processors / 2 ? CUDA_FEW : CUDA_OTHERS;
-    runtime.n_contexts++;
-    return CUDA_SUCCESS;
-}
-
-static CUresult destroy_context(CUgreenCtx context)
-{
-    free(context);
-    runtime.n_contexts--;
-    return CUDA_SUCCESS;
-}
-
-static CUresult create_part_stream(CUstream *stream, CUgreenCtx context, unsigned flags,
-                                   int priority)
-{
-    CHECK_EQ(flags, CU_STREAM_NON_BLOCKING);
-    create_stream(stream, context->part, priority);
-    return CUDA_SUCCESS;
-}
-
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
-                                             unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *found)
-{
-    static const struct {
-        const char *name;
-        void *function;
-    } all[] = {
-        {"cuDeviceGetDevResource", (void *)get_resource},
-        {"cuDevSmResourceSplitByCount", (void *)split},
-        {"cuDevResourceGenerateDesc", (void *)describe},
-        {"cuGreenCtxCreate", (void *)create_context},
-        {"cuGreenCtxDestroy", (void *)destroy_context},
-        {"cuGreenCtxStreamCreate", (void *)create_part_stream},
-    };
-
-    CHECK(version > 0 && flags == cudaEnableDefault);
-    *function = NULL;
-    *found = cudaDriverEntryPointSymbolNotFound;
-    for (size_t i = 0; i < ARRAY_SIZE(all) && runtime.has_entry_points; i++) {
-        if (strcmp(all[i].name, name) == 0) {
-            *function = all[i].function;
-            *found = cudaDriverEntryPointSuccess;
-        }
-    }
-    return cudaSuccess;
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -452,6 +390,9 @@ cudaError_t cudaFree(void *memory)
 cudaError_t cudaMallocAsync(void **memory, size_t size, cudaStream_t stream)
 {
     note(CALL_ALLOCATE, stream);
+    if (is_bad()) {
+        return cudaErrorInvalidConfiguration;
+    }
     if (runtime.allocate_error != cudaSuccess) {
         return runtime.allocate_error;
     }
@@ -523,6 +464,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     note(CALL_RECORD, stream);
+    if (is_bad()) {
+        return cudaErrorInvalidConfiguration;
+    }
     if (runtime.record_error == cudaSuccess) {
         const struct task task = {.type = CALL_RECORD, .event = event, .turn = ++event->n_recorded};
 
@@ -557,6 +501,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
     CHECK_EQ(flags, 0);
     note(CALL_WAIT, stream);
+    if (is_bad()) {
+        return cudaErrorInvalidConfiguration;
+    }
     give(stream, &task);
     return cudaSuccess;
 }

@@ -59,6 +59,7 @@ struct runtime {
     cudaError_t allocate_error, record_error;
     cudaError_t launch_error, copy_error;    /* once, ... */
     uint32_t n_good_launches, n_good_copies; /* ... after so many */
+    uint32_t bad_calls[2];                   /* the n-th since runtime_forget(), from 1 */
     bool faults; /* the next kernel that runs: from then on every answer is `fault` */
     cudaError_t fault;
 
@@ -78,8 +79,12 @@ const struct call *runtime_call(enum call_type type, uint32_t i);
 
 /* Do what the streams have been given, as far as events let them. */
 void runtime_run(void);
+/* One thing that one of them, by chance, was given; how many are left of all.  False: it waits, or
+ * has none. */
+bool runtime_step(uint64_t chance, uint32_t *ret_n_left);
 /* Only that of this priority, as CUDA counts them. */
 void runtime_run_priority(int priority);
 
+cudaError_t runtime_create_stream(cudaStream_t *stream, enum cuda_part part, int priority);
 enum cuda_part runtime_part(const struct CUstream_st *stream);
 int runtime_priority(const struct CUstream_st *stream);

@@ -3,11 +3,14 @@
  * runtime that needs no GPU (runtime.h); that they are in the order of issue, and right, the tests
  * of chains and of any order show as well.
  */
+#include "cuda/cuda_streams.h"
 #include "proto/util.h"
 #include "tests/check.h"
 #include "tests/gpu/pipeline.h"
 #include "tests/gpu/runtime.h"
 #include "tests/random.h"
+
+#include <string.h>
 
 /* Large copies of this priority, after one that lasted so long. */
 static void issue_after(struct device_work *works, uint32_t n, enum priority priority,
@@ -166,6 +169,62 @@ static void test_copies_in_steps(void)
     pipeline_check_all(&work, 1);
 }
 
+/* The pipeline's only work, of which some calls go wrong, while the device does what it was given
+ * in any order: it is answered, or the pipeline is lost, and never before all of it has ended. */
+static bool run_badly(struct device_work *work, uint32_t first, uint32_t second)
+{
+    struct device_completion completion;
+    struct failure failure;
+    uint32_t n_left = 1;
+    int n = 0;
+
+    work->issue_ns = runtime.ns;
+    runtime_forget();
+    runtime.bad_calls[0] = first;
+    runtime.bad_calls[1] = second;
+    cuda_pipeline_issue(pipeline, work, 1);
+    bool was_bad = runtime.n_calls >= first;
+    runtime_forget();
+    memset(runtime.bad_calls, 0, sizeof(runtime.bad_calls));
+    while (n == 0) {
+        bool had_all = n_left == 0;
+
+        n = cuda_pipeline_poll(pipeline, &completion, 1, &failure);
+        CHECK(n != 0 || !had_all);
+        CHECK(n <= 0 || n_left == 0);
+        runtime_step(random_u64(), &n_left);
+    }
+    if (n > 0) {
+        CHECK_EQ(completion.result.status == STATUS_OK, !was_bad);
+    }
+    if (n > 0 && !was_bad) {
+        pipeline_check_bytes(work);
+    }
+    return n > 0;
+}
+
+static void test_no_call_that_fails_leaves_something_behind(void)
+{
+    enum { CALLS = 12 }; /* more than a launch has */
+    struct cuda_trouble trouble;
+    struct device_work work;
+
+    pipeline_set_up();
+    for (uint32_t first = 1; first <= CALLS; first++) {
+        for (uint32_t second = first; second < first + 4; second++) {
+            issue_after(&work, 1, PRIORITY_BULK, 100);
+            runtime_run();
+            pipeline_check_all(&work, 1);
+            if (!run_badly(&work, first, second)) {
+                cuda_pipeline_destroy(pipeline);
+                runtime.is_prompt = true;
+                CHECK_EQ(cuda_pipeline_create(CUDA_STREAMS, &pipeline, &trouble), 0);
+                runtime.is_prompt = false;
+            }
+        }
+    }
+}
+
 /* The copy that was issued before is behind what says that all has ended. */
 static void test_a_refused_launch_waits_for_its_copies(void)
 {
@@ -201,4 +260,6 @@ CHECK_MAIN(CHECK_TEST(test_copies_have_streams_of_their_own),
            CHECK_TEST(test_long_and_urgent_kernels_are_in_no_copys_way),
            CHECK_TEST(test_what_follows_waits_for_the_copy_out),
            CHECK_TEST(test_what_follows_is_seen_done_last), CHECK_TEST(test_what_may_wait_has_none),
-           CHECK_TEST(test_copies_in_steps), CHECK_TEST(test_a_refused_launch_waits_for_its_copies))
+           CHECK_TEST(test_copies_in_steps),
+           CHECK_TEST(test_no_call_that_fails_leaves_something_behind),
+           CHECK_TEST(test_a_refused_launch_waits_for_its_copies))
