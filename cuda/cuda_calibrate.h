@@ -18,7 +18,7 @@ struct cuda_times {
  * Time the op `copy`, whose index is given, through the pipeline: at CUDA_SMALL bytes of its two
  * arrays, at half as many, and so on.  *ret_small is the first of them at which the kernel is not
  * slower, for cuda_pipeline_set_small(), which is to be called again in any case; 0: there is none.
- * Takes at most 64 copies, one after the other.
+ * Takes at most 64 copies, one after the other.  0, or a negative status with the trouble.
  */
 int cuda_calibrate(struct cuda_pipeline *pipeline, uint32_t copy, uint64_t *ret_small,
                    struct cuda_trouble *ret_trouble);

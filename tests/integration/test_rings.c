@@ -186,6 +186,32 @@ static void test_refs_need_no_queues(void)
     end_job(wire, job, "done");
 }
 
+/* Who has read the answer has its credit, for a descriptor as well, however early the answer was
+ * read: a thread sends it while the front end looks at rings. */
+static void test_the_credit_of_refs_is_a_descriptors_at_once(void)
+{
+    struct harness *harness = harness_start("--ring-pool", "256M", "--awake-cpus", "8");
+    struct wire *wire = wire_connect(harness_socket(harness));
+    struct ring_client *ring = ring_client_open(wire, MIB);
+    uint64_t job = open_job(wire, "copy", "size: 64", ", priority: 'urgent', window: 1");
+    size_t half = ring->size / 2;
+    struct ring_desc desc;
+
+    for (uint32_t round = 0; round < 200; round++) {
+        fill(ring);
+        wire_call(wire, "job.push", "[%lu, %lu, {n: 1, out: [[%lu, %lu, 64]]}, [[%lu, 0, 64]]]",
+                  job, UINT64_C(2) * round, ring->id, half, ring->id);
+        CHECK_EQ(wire_number(wire_notification(wire, "job.result"), "1"), 2 * round);
+        desc = copy_desc(job, round, 4096, half + 4096, 1);
+        ring_client_submit(ring, &desc, 1);
+        struct ring_completion completion = ring_client_reap(ring);
+        check_done(&completion, job, round, STATUS_OK);
+        CHECK_MEM(ring->data + half, ring->data, 64);
+        CHECK_MEM(ring->data + half + 4096, ring->data + 4096, 64);
+    }
+    end_job(wire, job, "done");
+}
+
 static void test_a_reduce_op_gives_the_same_bits_as_inline(void)
 {
     struct harness *harness = start();
@@ -580,6 +606,7 @@ static void test_cancel_ends_what_waits_in_a_ring(void)
 
 CHECK_MAIN(CHECK_TEST(test_descriptors_carry_a_job), CHECK_TEST(test_the_queues_go_round),
            CHECK_TEST(test_a_push_larger_than_a_chunk_is_one_answer),
+           CHECK_TEST(test_the_credit_of_refs_is_a_descriptors_at_once),
            CHECK_TEST(test_refs_need_no_queues),
            CHECK_TEST(test_a_reduce_op_gives_the_same_bits_as_inline),
            CHECK_TEST(test_a_short_last_record), CHECK_TEST(test_a_ring_is_sealed),
