@@ -105,9 +105,10 @@ static void run_map(const struct table *table)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < table->n; i++) {
-        for (uint32_t row = 0; row < device_n_rows(&table->works[i]); row++) {
-            chunks[n++] = device_row(&table->works[i], row);
-        }
+        const struct op_chunk first = device_row(&table->works[i], 0);
+
+        device_rows(&table->works[i], &first, &chunks[n]);
+        n += device_n_rows(&table->works[i]);
     }
     table->works[0].code->map(table->works[0].params, chunks, n);
 }

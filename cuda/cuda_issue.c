@@ -165,21 +165,18 @@ static void write_table(struct cuda_slot *slot)
     slot->largest = 0;
     for (uint32_t w = 0; w < slot->n_works; w++) {
         const struct device_work *work = &slot->works[w];
-        struct op_chunk row_chunk = device_row(work, 0);
+        const uint32_t n = device_n_rows(work);
+        struct op_chunk first = device_row(work, 0);
 
         slot->largest = MAX(slot->largest, largest_of(work));
         for (uint32_t i = 0; i < LIMIT_CONSTS; i++) {
-            row_chunk.consts[i] = cuda_const_memory(slot->consts[i]);
+            first.consts[i] = cuda_const_memory(slot->consts[i]);
         }
-        for (uint32_t row = 0; row < device_n_rows(work); row++, chunk++) {
-            if (row > 0) {
-                device_row_turn(work, row, &row_chunk);
-            }
-            *chunk = row_chunk;
-            if (slot->way != CUDA_MAPPED) {
-                move_row(slot, work, row, chunk, &at);
-            }
+        device_rows(work, &first, chunk);
+        for (uint32_t row = 0; row < n && slot->way != CUDA_MAPPED; row++) {
+            move_row(slot, work, row, &chunk[row], &at);
         }
+        chunk += n;
     }
 }
 

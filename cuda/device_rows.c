@@ -8,19 +8,6 @@ static void *place(const struct device_array *array, uint32_t at)
     return array->base != NULL ? (char *)array->base + (uint64_t)at * WORK_ALIGN : NULL;
 }
 
-void device_row_turn(const struct device_work *work, uint32_t i, struct op_chunk *chunk)
-{
-    const struct work_row *row = &work->rows[i];
-
-    chunk->n_records = row->n_records;
-    for (uint32_t k = 0; k < LIMIT_IN; k++) {
-        chunk->in[k] = place(&work->in[k], row->in[k]);
-    }
-    for (uint32_t k = 0; k < LIMIT_OUT; k++) {
-        chunk->out[k] = place(&work->out[k], row->out[k]);
-    }
-}
-
 struct op_chunk device_row(const struct device_work *work, uint32_t i)
 {
     static const struct work_row self; /* what is no table begins where its arrays do */
@@ -39,4 +26,27 @@ struct op_chunk device_row(const struct device_work *work, uint32_t i)
         chunk.consts[k] = work->consts[k].base;
     }
     return chunk;
+}
+
+void device_rows(const struct device_work *work, const struct op_chunk *first,
+                 struct op_chunk *chunks)
+{
+    const struct op_chunk like = *first; /* nothing that is written here is it */
+    const uint32_t n = device_n_rows(work);
+
+    chunks[0] = like;
+    for (uint32_t i = 1; i < n; i++) {
+        chunks[i] = like;
+        chunks[i].n_records = work->rows[i].n_records;
+    }
+    for (uint32_t k = 0; k < LIMIT_IN; k++) {
+        for (uint32_t i = 1; i < n && like.in[k] != NULL; i++) {
+            chunks[i].in[k] = place(&work->in[k], work->rows[i].in[k]);
+        }
+    }
+    for (uint32_t k = 0; k < LIMIT_OUT; k++) {
+        for (uint32_t i = 1; i < n && like.out[k] != NULL; i++) {
+            chunks[i].out[k] = place(&work->out[k], work->rows[i].out[k]);
+        }
+    }
 }

@@ -15,8 +15,13 @@ static inline uint32_t device_n_rows(const struct device_work *work)
 
 /* Row i of the work: its arrays as a CPU sees them, its constants likewise. */
 struct op_chunk device_row(const struct device_work *work, uint32_t i);
-/* Of a chunk that is another row of this table: row i. */
-void device_row_turn(const struct device_work *work, uint32_t i, struct op_chunk *chunk);
+/*
+ * All rows of the work: chunks like `first`, which is row 0, but for what a table's row has of its
+ * own.  Array by array: a chunk that is copied as soon as its words are written, two at a time,
+ * waits for them, a tenth of what a row of a full launch cost.
+ */
+void device_rows(const struct device_work *work, const struct op_chunk *first,
+                 struct op_chunk *chunks);
 
 /* Bytes that row i has of this array, which is one of the work's own. */
 static inline uint64_t device_row_size(const struct device_work *work, uint32_t i,

@@ -211,7 +211,7 @@ static int take_column(struct resolver *resolver, const struct manifest_array *a
                        const uint32_t *at, struct device_array *ret_array)
 {
     const uint32_t stride = sizeof(struct work_row) / sizeof(*at);
-    uint64_t segment_size;
+    uint64_t segment_size, total = 0;
     uint32_t record_size;
     int error = find_record_size(resolver, array, &record_size);
 
@@ -233,8 +233,9 @@ static int take_column(struct resolver *resolver, const struct manifest_array *a
                         "row %u, %s: segment %u has no %" PRIu64 " bytes at offset %" PRIu64, i,
                         array->name, ret_array->segment, size, offset);
         }
-        ret_array->size += size;
+        total += size;
     }
+    ret_array->size = total;
     return ret_array->size <= UINT32_MAX ? 0
                                          : fail(resolver->failure, STATUS_RANGE, NULL,
                                                 "%s: %" PRIu64 " bytes of all rows are too many",

@@ -114,7 +114,7 @@ void job_destroy(struct job *job)
         push_release(&job->pushes[i], &job->prepared->shape, server->pool);
     }
     free(job->pushes);
-    free(job->rows);
+    push_lists_free_rows(&job->lists);
     release_fold(job);
     prepared_unref(job->prepared);
     free_places(job);

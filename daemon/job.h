@@ -76,8 +76,7 @@ struct job {
     struct failure failure;     /* why it FAILED or EXPIRED */
 
     uint32_t window;
-    struct push *pushes;   /* window of them, in no order */
-    struct push_row *rows; /* likewise, if its data lie in rings */
+    struct push *pushes; /* window of them, in no order; lists.rows likewise */
 
     bool has_fold, is_finished;
     uint32_t fold_at;  /* which of the two places holds the fold */

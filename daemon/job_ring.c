@@ -70,7 +70,7 @@ static uint64_t push_pool_size(const struct job *job)
 int job_make_ring_window(struct job *job, const struct msg_options *options, uint32_t window,
                          uint64_t *ret_pool_size)
 {
-    int r = 0;
+    int r;
 
     job->max_records = (uint32_t)MIN(most_records(job, options), (uint64_t)UINT32_MAX);
     *ret_pool_size = window * push_pool_size(job);
@@ -78,14 +78,12 @@ int job_make_ring_window(struct job *job, const struct msg_options *options, uin
         return -ENOMEM;
     }
     job->pushes = calloc(window, sizeof(*job->pushes));
-    job->rows = aligned_alloc(sizeof(*job->rows), window * sizeof(*job->rows));
-    if (job->pushes == NULL || job->rows == NULL) {
+    if (job->pushes == NULL) {
         return -ENOMEM;
     }
-    memset(job->rows, 0, window * sizeof(*job->rows)); /* they go to workers as they are */
+    r = push_lists_make_rows(&job->lists, window);
     for (job->window = 0; r == 0 && job->window < window; job->window++) {
         r = make_push(job, &job->pushes[job->window]);
-        push_lists_add_row(&job->lists, &job->rows[job->window]);
     }
     return r; /* what was leased goes with the job */
 }
@@ -238,7 +236,7 @@ static int check_described(const struct job *job, const struct described *descri
     if (r < 0) {
         return r;
     }
-    if (job->lists.free_rows == NULL) {
+    if (job->lists.n_free_rows == 0) {
         return job_refuse_credit(job, ret_failure);
     }
     return described->deadline_at_ns != 0
@@ -250,11 +248,13 @@ static int check_described(const struct job *job, const struct described *descri
 static struct push_row *add_row(struct job *job, struct push *push,
                                 const struct described *described)
 {
-    struct push_row *row = push_lists_take_row(&job->lists, push);
+    const uint32_t i = push_lists_take_row(&job->lists, push);
+    struct push_row *row = push_lists_row(&job->lists, push, i);
+    struct work_row *work = push_lists_work(&job->lists, push, i);
 
-    row->work.n_records = (uint32_t)described->n_records;
-    memcpy(row->work.in, described->in, sizeof(row->work.in));
-    memcpy(row->work.out, described->out, sizeof(row->work.out));
+    row->n_records = work->n_records = (uint32_t)described->n_records;
+    memcpy(work->in, described->in, sizeof(work->in));
+    memcpy(work->out, described->out, sizeof(work->out));
     return row;
 }
 
@@ -412,7 +412,7 @@ static void accept_desc(struct job *job, const struct described *described,
     struct push *push = accept_push(job, described);
 
     push->is_described = true;
-    push->rows->tag = desc->tag;
+    push_lists_row(&job->lists, push, 0)->tag = desc->tag;
     push->keeps_awake = keeps_awake(described->link, job);
     if ((desc->flags & RING_LAST) != 0) {
         job_close(job);
@@ -484,6 +484,7 @@ void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint3
     struct growth growth = {NULL};
 
     for (uint32_t i = 0; i < n; i++) {
+        ring_expect(link->queues);
         if (take_desc(link, &descs[i], &growth, &failure) < 0) {
             refuse(link, &descs[i], &failure);
         }
@@ -628,21 +629,22 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
             .devices = push->devices,
             .priority = (uint8_t)push->ran_as,
         };
-    uint32_t n = 0;
 
     if (job->prepared->wants_timing) {
         complete_timing(push, &common);
     }
-    for (const struct push_row *row = push->rows; row != NULL; row = row->next, n++) {
-        completions[n] = common;
-        completions[n].tag = row->tag;
-        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->work.n_records : n_done,
-                         &completions[n]);
+    for (uint32_t i = 0; i < push->n_rows; i++) {
+        const struct push_row *row = push_lists_row(&job->lists, push, i);
+
+        completions[i] = common;
+        completions[i].tag = row->tag;
+        complete_records(job, push->n_rows > 1 && n_done > 0 ? row->n_records : n_done,
+                         &completions[i]);
         if (common.has_timing) {
-            completions[n].queue_ns = push_queue_ns(push->start_ns, row->accepted_ns);
+            completions[i].queue_ns = push_queue_ns(push->start_ns, row->accepted_ns);
         }
     }
-    ring_link_complete(link, completions, n);
+    ring_link_complete(link, completions, push->n_rows);
 }
 
 /* Note it with each of the job's pushes that lie there; are there any? */

@@ -188,9 +188,10 @@ static work_ref array_ref(struct push *push, const struct push_shape *shape, uin
                           uint32_t array, uint64_t offset)
 {
     if (push->ring != NULL && (shape->leaf == 0 || array < shape->n_in)) {
+        struct work_row *work = push_lists_work(&push->job->lists, push, 0);
+
         return WORK_REF(push->ring->segment,
-                        (uint64_t)*push_place(&push->rows->work, shape, array) * WORK_ALIGN +
-                            offset);
+                        (uint64_t)*push_place(work, shape, array) * WORK_ALIGN + offset);
     }
     return ref_of(push_block(push, shape, piece, array), offset);
 }
@@ -268,12 +269,13 @@ static uint16_t flags_of(const struct job *job, const struct push *push)
 static int issue_table(struct job *job, const struct scheduler_place *place, struct push *push)
 {
     struct work_row rows[WORK_ROWS];
-    struct work_entry entry = {.kind = WORK_TABLE,
+    struct work_entry entry = {.n_records = push->n_rows,
+                               .kind = WORK_TABLE,
                                .flags = flags_of(job, push),
                                .ref = {WORK_REF(push->ring->segment, 0)}};
 
-    for (const struct push_row *row = push->rows; row != NULL; row = row->next) {
-        rows[entry.n_records++] = row->work;
+    for (uint32_t i = 0; i < push->n_rows; i++) {
+        rows[i] = *push_lists_work(&job->lists, push, i);
     }
     uint64_t n = set_next_records(job, push);
     int r = submit(job, place, &entry, rows, push);

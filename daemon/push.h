@@ -37,15 +37,13 @@ struct ring_link;
 
 enum push_state { PUSH_FREE, PUSH_FILLING, PUSH_ACCEPTED, PUSH_ANSWERED };
 
-/* What one descriptor, or the Refs of a push, say: a cache line, since there are many of them. */
+/* What the answer to one descriptor, or to the Refs of a push, needs; its places in the ring are a
+ * work_row, apart from it: there are many, and each is read at another time. */
 struct push_row {
-    struct push_row *next; /* of the same push, or of those that are free; NULL: none */
-    uint64_t tag;          /* the descriptor's */
-    uint64_t accepted_ns;  /* if the job wants timing */
-    struct work_row work;  /* its places in the ring */
-    uint64_t zero;
+    uint64_t tag;         /* the descriptor's */
+    uint64_t accepted_ns; /* if the job wants timing */
+    uint32_t n_records;   /* as its work_row has them */
 };
-_Static_assert(sizeof(struct push_row) == 64, "a row is one cache line");
 
 /* The shape of an op's arrays under its parameters: what cutting and leasing needs. */
 struct push_shape {
@@ -73,10 +71,11 @@ struct push {
     bool is_described;     /* it came as a descriptor, so its answer goes to its ring */
     bool keeps_awake;      /* who works on it does not sleep for a while: see awake.h */
 
-    uint32_t n_rows;       /* 1, but for a table */
-    struct push_row *rows; /* NULL: its data lie in the pool */
-    struct push_row *last_row;
-    struct ring_link *ring; /* where its data lie, until it is answered; NULL: in the pool */
+    struct ring_link *ring;     /* where its data lie, until it is answered; NULL: in the pool */
+    uint32_t n_rows;            /* 1, but for a table */
+    bool has_rows;              /* its data lie in a ring */
+    uint8_t rows[LIMIT_WINDOW]; /* which of the job's: push_lists_row(); by number, since to follow
+                                 * a chain of them took as long as all else in a loop over them */
 
     struct block *blocks;   /* [piece * n_arrays + array] */
     uint32_t tail_size;     /* bytes of a short last record, else 0 */

@@ -6,6 +6,9 @@
 #include "proto/util.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void append_accepted(struct push_lists *lists, struct push *push)
 {
@@ -48,18 +51,32 @@ void push_lists_add(struct push_lists *lists, struct push *push)
     lists->free = push;
 }
 
-void push_lists_add_row(struct push_lists *lists, struct push_row *row)
+int push_lists_make_rows(struct push_lists *lists, uint32_t n)
 {
-    row->next = lists->free_rows;
-    lists->free_rows = row;
+    lists->rows = calloc(n, sizeof(*lists->rows));
+    lists->works = calloc(n, sizeof(*lists->works)); /* they go to workers as they are */
+    if (lists->rows == NULL || lists->works == NULL) {
+        return -ENOMEM;
+    }
+    while (lists->n_free_rows < n) { /* the first is the first to be taken */
+        lists->free_rows[lists->n_free_rows] = (uint8_t)(n - 1 - lists->n_free_rows);
+        lists->n_free_rows++;
+    }
+    return 0;
 }
 
-/* All at once. */
+void push_lists_free_rows(struct push_lists *lists)
+{
+    free(STEAL(lists->rows));
+    free(STEAL(lists->works));
+}
+
 static void free_rows(struct push_lists *lists, struct push *push)
 {
-    if (push->rows != NULL) {
-        push->last_row->next = lists->free_rows;
-        lists->free_rows = STEAL(push->rows);
+    if (push->has_rows) {
+        memcpy(&lists->free_rows[lists->n_free_rows], push->rows, push->n_rows);
+        lists->n_free_rows += push->n_rows;
+        push->has_rows = false;
     }
 }
 

@@ -6,7 +6,8 @@
  *     to_release   the first of these that may have records for a device: those before it have
  *                  none left, or are late.  NULL: none has.
  *
- *     free_rows    rows of no push, where the job's data lie in rings
+ *     rows, works  all rows, where the job's data lie in rings, and what workers have of them
+ *     free_rows    those of no push, by number
  *
  * FILLING and ANSWERED pushes are in no list; who fills or answers them knows them.
  *
@@ -20,28 +21,38 @@ struct push_lists {
     struct push *free;
     struct push *first, *last;
     struct push *to_release;
-    struct push_row *free_rows;
+    struct push_row *rows;
+    struct work_row *works;
+    uint32_t n_free_rows;
+    uint8_t free_rows[LIMIT_WINDOW];
 };
+_Static_assert(LIMIT_WINDOW <= UINT8_MAX + 1, "a byte is a row's number");
 
 /* A new push, which is FREE. */
 void push_lists_add(struct push_lists *lists, struct push *push);
-/* A new row, which is free. */
-void push_lists_add_row(struct push_lists *lists, struct push_row *row);
-/* One that is free, of which there is one, becomes the last row of this push. */
-static inline struct push_row *push_lists_take_row(struct push_lists *lists, struct push *push)
+/* n rows, all of them free and all zeros, in place of none; -ENOMEM. */
+int push_lists_make_rows(struct push_lists *lists, uint32_t n);
+void push_lists_free_rows(struct push_lists *lists);
+/* Row i of a push that has rows, and where in the ring it is. */
+static inline struct push_row *push_lists_row(const struct push_lists *lists,
+                                              const struct push *push, uint32_t i)
 {
-    struct push_row *row = lists->free_rows;
+    return &lists->rows[push->rows[i]];
+}
+static inline struct work_row *push_lists_work(const struct push_lists *lists,
+                                               const struct push *push, uint32_t i)
+{
+    return &lists->works[push->rows[i]];
+}
+/* One that is free, of which there is one, becomes the last row of this push; returns its i. */
+static inline uint32_t push_lists_take_row(struct push_lists *lists, struct push *push)
+{
+    uint8_t row = lists->free_rows[--lists->n_free_rows];
 
-    lists->free_rows = row->next;
-    row->next = NULL;
-    if (push->rows == NULL) {
-        push->rows = row;
-    } else {
-        push->last_row->next = row;
-        push->n_rows++;
-    }
-    push->last_row = row;
-    return row;
+    push->n_rows += push->has_rows;
+    push->has_rows = true;
+    push->rows[push->n_rows - 1] = row;
+    return push->n_rows - 1;
 }
 /* Of the FREE ones only the first can leave; who becomes ACCEPTED has the highest seq; who becomes
  * FREE has no rows any more. */

@@ -26,6 +26,8 @@
 #include <sys/stat.h>
 
 #define RING_MAGIC 0x52505047u /* "GPPR" */
+/* Completions whose lines are on the way while one is written: as many as an x86 core waits for. */
+#define LINES_AHEAD 16u
 
 struct header {
     uint32_t magic;
@@ -103,6 +105,8 @@ struct ring {
     uint32_t tail;       /* the next index that this side writes ... */
     uint32_t shown;      /* ... and the tail that the other side sees */
     uint32_t head;       /* the next index that this side reads */
+    uint32_t seen;       /* front end: the tail as last looked at ... */
+    uint32_t expected;   /* ... and the next index to expect */
     uint32_t n_unreaped; /* client: submitted, and no completion of it reaped */
 };
 
@@ -200,11 +204,20 @@ int ring_take(struct ring *ring, struct ring_desc *ret_descs, uint32_t max)
     if (n_ready > RING_ENTRIES) {
         return RING_BROKEN;
     }
+    ring->seen = ring->head + n_ready;
+    ring->expected = ring->head + n;
     for (uint32_t i = 0; i < n; i++) {
         shared_load_words(&ret_descs[i], &sq->entries[ring->head++ % RING_ENTRIES],
                           sizeof(*ret_descs));
     }
     return (int)n;
+}
+
+void ring_expect(struct ring *ring)
+{
+    if (ring->expected != ring->seen) {
+        shared_expect(&ring->shared->sq.entries[ring->expected++ % RING_ENTRIES]);
+    }
 }
 
 int ring_room(const struct ring *ring)
@@ -218,8 +231,11 @@ int ring_room(const struct ring *ring)
 
 void ring_complete(struct ring *ring, const struct ring_completion *completions, uint32_t n)
 {
+    struct ring_completion *entries = ring->shared->cq.entries;
+
     for (uint32_t i = 0; i < n; i++) {
-        shared_store_words(&ring->shared->cq.entries[ring->tail++ % RING_ENTRIES], &completions[i],
+        shared_expect_write(&entries[(ring->tail + LINES_AHEAD) % RING_ENTRIES]);
+        shared_store_words(&entries[ring->tail++ % RING_ENTRIES], &completions[i],
                            sizeof(completions[i]));
     }
 }

@@ -83,6 +83,12 @@ uint32_t ring_cq_offset(void);
 /* Copy up to max descriptors.  Returns their number, or RING_BROKEN. */
 int ring_take(struct ring *ring, struct ring_desc *ret_descs, uint32_t max);
 /*
+ * One more descriptor, of those that were there at the last take and not taken, comes from the
+ * client's CPU meanwhile.  A hint: called for each that was taken, while there is work to do for
+ * it, so that the next take does not wait.
+ */
+void ring_expect(struct ring *ring);
+/*
  * Completions that the client has room for now, or RING_BROKEN.  After a take it is never less than
  * what an honest client's descriptors need; before it, the client may reap and submit in between.
  */

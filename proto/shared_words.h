@@ -74,6 +74,17 @@ static inline void shared_expect(const void *shared)
     __builtin_prefetch(shared);
 }
 
+/* Likewise of what is written next, which the other side has read: its line comes to be written. */
+static inline void shared_expect_write(void *shared)
+{
+#ifdef __x86_64__ /* gcc has no such instruction for the oldest of them, where this does nothing   \
+                   */
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)shared));
+#else
+    __builtin_prefetch(shared, 1);
+#endif
+}
+
 /* The publisher's half of the sleep protocol: make index visible; true: the other side sleeps. */
 static inline bool shared_publish(struct shared_line *index, uint32_t value,
                                   struct shared_line *sleep)

@@ -13,8 +13,8 @@
 struct model {
     struct push_lists lists;
     struct push pushes[WINDOW_MAX];
-    struct push_row rows[WINDOW_MAX];
-    uint32_t n_tags; /* of rows that were taken */
+    uint32_t n_tags;                                      /* of rows that were taken */
+    uint32_t n_taken[WINDOW_MAX], first_tags[WINDOW_MAX]; /* by push */
     uint32_t window;
     uint64_t next_seq;
 };
@@ -47,21 +47,26 @@ static uint32_t count(const struct model *model, enum push_state state)
 /* Each row is free or one push's, which has its rows in the order in which it took them. */
 static void check_rows(const struct model *model)
 {
+    bool is_met[WINDOW_MAX] = {false};
     uint32_t n = 0;
 
-    for (const struct push_row *row = model->lists.free_rows; row != NULL; row = row->next) {
-        CHECK_LT(n++, model->window);
+    for (; n < model->lists.n_free_rows; n++) {
+        CHECK_LT(model->lists.free_rows[n], model->window);
+        CHECK(!is_met[model->lists.free_rows[n]]);
+        is_met[model->lists.free_rows[n]] = true;
     }
     for (uint32_t i = 0; i < model->window; i++) {
         const struct push *push = &model->pushes[i];
-        uint32_t n_here = 0;
 
-        CHECK(push->rows == NULL || push->state != PUSH_FREE);
-        for (const struct push_row *row = push->rows; row != NULL; row = row->next, n_here++) {
-            CHECK_LT(n++, model->window);
-            CHECK(row->next == NULL ? row == push->last_row : row->next->tag > row->tag);
+        CHECK(!push->has_rows || push->state != PUSH_FREE);
+        CHECK_EQ(push->n_rows, MAX(model->n_taken[i], 1u));
+        for (uint32_t k = 0; k < model->n_taken[i]; k++, n++) {
+            CHECK_LT(push->rows[k], model->window);
+            CHECK(!is_met[push->rows[k]]);
+            is_met[push->rows[k]] = true;
+            CHECK_EQ(push_lists_row(&model->lists, push, k)->tag, model->first_tags[i] + k);
+            CHECK_EQ(push_lists_work(&model->lists, push, k)->n_records, model->first_tags[i] + k);
         }
-        CHECK_EQ(push->n_rows, MAX(n_here, 1u));
     }
     CHECK_EQ(n, model->window);
 }
@@ -97,8 +102,13 @@ static void accept(struct model *model, struct push *push)
     push->n_records = random_below(4);
     push->n_released = 0;
     push->is_late = false;
-    for (uint64_t n = random_below(4); n > 0 && model->lists.free_rows != NULL; n--) {
-        push_lists_take_row(&model->lists, push)->tag = model->n_tags++;
+    model->first_tags[push - model->pushes] = model->n_tags;
+    for (uint64_t n = random_below(4); n > 0 && model->lists.n_free_rows > 0; n--) {
+        const uint32_t i = push_lists_take_row(&model->lists, push);
+
+        CHECK_EQ(i, model->n_taken[push - model->pushes]++);
+        push_lists_row(&model->lists, push, i)->tag = model->n_tags;
+        push_lists_work(&model->lists, push, i)->n_records = model->n_tags++;
     }
     push_lists_move(&model->lists, push, PUSH_ACCEPTED);
 }
@@ -140,12 +150,15 @@ static void test_agrees_with_a_search(void)
 
     for (uint32_t i = 0; i < model.window; i++) {
         push_lists_add(&model.lists, &model.pushes[i]);
-        push_lists_add_row(&model.lists, &model.rows[i]);
     }
+    CHECK_EQ(push_lists_make_rows(&model.lists, model.window), 0);
     for (uint32_t i = 0; i < N_STEPS; i++) {
         struct push *push;
 
         step(&model, &model.pushes[random_below(model.window)]);
+        for (uint32_t k = 0; k < model.window; k++) {
+            model.n_taken[k] *= model.pushes[k].state != PUSH_FREE;
+        }
         push = random_below(2) == 0 ? push_lists_to_release(&model.lists) : NULL;
         if (push != NULL) {
             CHECK(push == oldest(&model, true));
@@ -155,6 +168,7 @@ static void test_agrees_with_a_search(void)
         check_walks(&model);
         check_rows(&model);
     }
+    push_lists_free_rows(&model.lists);
 }
 
 CHECK_MAIN(CHECK_TEST(test_agrees_with_a_search))
