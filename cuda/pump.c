@@ -223,6 +223,10 @@ static uint32_t take_entries(struct pump *pump, enum priority priority, uint32_t
         if (n_taken < 0) {
             stop_for(pump, "work queues");
         } else if (n_taken > 0) {
+            if (pump->entries[n].kind == WORK_TABLE) {
+                queue_rows_expect(pump->parts.queue, priority, pump->indices[n],
+                                  MIN(pump->entries[n].n_records, WORK_ROWS));
+            }
             n_rows += pump->entries[n++].kind == WORK_TABLE ? WORK_ROWS : 1;
         }
     } while (n_taken > 0 && n < max && n_rows < BATCH_ROWS);

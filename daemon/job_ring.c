@@ -199,39 +199,48 @@ static int refuse_bounds(const struct job *job, const struct ring_link *link,
                 (unsigned long long)extents[array].begin, (unsigned long long)link->size);
 }
 
-/* Results would depend on which chunk runs first, and a chunk that is lost could not be repeated.
- */
-static int check_overlap(const struct job *job, const struct extent *extents,
-                         struct failure *ret_failure)
+/* Does an output lie over another array?  Results would depend on which chunk runs first, and a
+ * chunk that is lost could not be repeated. */
+static bool has_overlap(const struct job *job, const struct extent *extents, uint32_t *ret_out,
+                        uint32_t *ret_other)
 {
-    uint32_t n_in = job->prepared->shape.n_in, n = n_ring_arrays(job);
+    uint32_t n = n_ring_arrays(job);
 
-    for (uint32_t out = n_in; out < n; out++) {
+    for (uint32_t out = job->prepared->shape.n_in; out < n; out++) {
         for (uint32_t other = 0; other < out; other++) {
             if (extents[out].begin < extents[other].end &&
                 extents[other].begin < extents[out].end) {
-                const char *kind, *name = array_name(job, other, &kind);
-
-                return fail(ret_failure, STATUS_RANGE, name,
-                            "output %s lies over %s %s: each needs its own place",
-                            job->prepared->op->out[out - n_in].name, kind, name);
+                *ret_out = out;
+                *ret_other = other;
+                return true;
             }
         }
     }
-    return 0;
+    return false;
+}
+
+static int refuse_overlap(const struct job *job, uint32_t out, uint32_t other,
+                          struct failure *ret_failure)
+{
+    const char *kind, *name = array_name(job, other, &kind);
+
+    return fail(ret_failure, STATUS_RANGE, name,
+                "output %s lies over %s %s: each needs its own place",
+                job->prepared->op->out[out - job->prepared->shape.n_in].name, kind, name);
 }
 
 static int check_described(const struct job *job, const struct described *described,
                            struct failure *ret_failure)
 {
     struct extent extents[PUSH_ARRAYS];
+    uint32_t out, other;
     int r = check_counts(job, described, ret_failure);
 
     if (r == 0 && measure(job, described, extents) > described->link->size) {
         r = refuse_bounds(job, described->link, extents, ret_failure);
     }
-    if (r == 0) {
-        r = check_overlap(job, extents, ret_failure);
+    if (r == 0 && has_overlap(job, extents, &out, &other)) {
+        r = refuse_overlap(job, out, other, ret_failure);
     }
     if (r < 0) {
         return r;
@@ -390,20 +399,75 @@ static bool may_grow(const struct growth *growth, const struct described *by)
            growth->table->n_records + by->n_records <= growth->n_most;
 }
 
-static void accept_row(struct job *job, struct push *table, const struct described *described,
-                       const struct ring_desc *desc)
+static void add_desc(struct job *job, struct push *table, const struct described *described,
+                     uint64_t tag, uint64_t accepted_ns)
 {
     struct push_row *row = add_row(job, table, described);
 
-    row->tag = desc->tag;
-    row->accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
-    table->n_records += described->n_records;
-    job->n_queued += described->n_records;
-    job->n_pushed++;
-    job->server->stats.pushes_total++;
+    row->tag = tag;
+    row->accepted_ns = accepted_ns;
+}
+
+/* The last n rows of the table are new, with so many records in all. */
+static void note_rows(struct job *job, struct push *table, uint32_t n, uint64_t n_records)
+{
+    table->n_records += n_records;
+    job->n_queued += n_records;
+    job->n_pushed += n;
+    job->server->stats.pushes_total += n;
+}
+
+static void accept_row(struct job *job, struct push *table, const struct described *described,
+                       const struct ring_desc *desc)
+{
+    add_desc(job, table, described, desc->tag, job->prepared->wants_timing ? now_ns() : 0);
+    note_rows(job, table, 1, described->n_records);
     if ((desc->flags & RING_LAST) != 0) {
         job_close(job);
     }
+}
+
+/*
+ * Most descriptors are like the one before: of the job whose table grows, with as many records, and
+ * with nothing else to say.  Of such ones it is asked once what the long way asks of each; only
+ * where they lie is not the same.  Rows of those among the first n that are like the first; returns
+ * how many.  The next one is of another kind, or wrong, and goes the long way.
+ */
+static uint32_t accept_rows(struct ring_link *link, const struct ring_desc *descs, uint32_t n,
+                            const struct growth *growth)
+{
+    struct job *job = growth->job;
+    struct described described = {.n_records = descs->n_records};
+    uint32_t i = 0;
+
+    if (job == NULL || job->state != JOB_OPEN || !may_grow(growth, &described) ||
+        descs->n_records > job->max_records) {
+        return 0;
+    }
+    const struct push *table = growth->table;
+    const uint64_t accepted_ns = job->prepared->wants_timing ? now_ns() : 0;
+
+    n = MIN(n, WORK_ROWS - table->n_rows);
+    n = MIN(n, job->lists.n_free_rows);
+    n = (uint32_t)MIN((uint64_t)n, (growth->n_most - table->n_records) / descs->n_records);
+    for (; i < n; i++) {
+        const struct ring_desc *desc = &descs[i];
+        struct extent extents[PUSH_ARRAYS];
+        uint32_t out, other;
+
+        described.in = desc->in;
+        described.out = desc->out;
+        if (desc->job != (uint32_t)job->id || desc->n_records != described.n_records ||
+            (desc->varying_size | desc->tail_size | desc->deadline_ns | desc->flags) != 0 ||
+            measure(job, &described, extents) > link->size ||
+            has_overlap(job, extents, &out, &other)) {
+            break;
+        }
+        ring_expect(link->queues); /* one of each, since they are waited for if many come */
+        add_desc(job, growth->table, &described, desc->tag, accepted_ns);
+    }
+    note_rows(job, growth->table, i, i * described.n_records);
+    return i;
 }
 
 static void accept_desc(struct job *job, const struct described *described,
@@ -482,12 +546,16 @@ void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint3
 {
     struct failure failure;
     struct growth growth = {NULL};
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
+    while (i < n) {
+        const uint32_t n_rows = accept_rows(link, &descs[i], n - i, &growth);
+
         ring_expect(link->queues);
-        if (take_desc(link, &descs[i], &growth, &failure) < 0) {
+        if (n_rows == 0 && take_desc(link, &descs[i], &growth, &failure) < 0) {
             refuse(link, &descs[i], &failure);
         }
+        i += MAX(n_rows, 1u);
     }
     settle_growth(&growth, link);
 }

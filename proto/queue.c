@@ -427,6 +427,16 @@ int queue_work_take(struct queue *queue, enum priority priority, struct work_ent
     return (int)n;
 }
 
+void queue_rows_expect(const struct queue *queue, enum priority priority, uint32_t index,
+                       uint32_t n)
+{
+    const struct work_row *rows = queue->shared->work[priority].rows[index % WORK_ENTRIES];
+
+    for (uint32_t i = 0; i < n; i += SHARED_LINE_SIZE / sizeof(*rows)) {
+        shared_expect(&rows[i]);
+    }
+}
+
 void queue_rows_read(const struct queue *queue, enum priority priority, uint32_t index,
                      struct work_row *ret_rows, uint32_t n)
 {

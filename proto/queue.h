@@ -88,6 +88,9 @@ void queue_done_awake(struct queue *queue);
  */
 int queue_work_take(struct queue *queue, enum priority priority, struct work_entry *ret_entries,
                     uint32_t *ret_indices, uint32_t max);
+/* The first n (at most WORK_ROWS) rows of an entry that was taken are read soon: a hint. */
+void queue_rows_expect(const struct queue *queue, enum priority priority, uint32_t index,
+                       uint32_t n);
 /* A copy of the first n (at most WORK_ROWS) rows of an entry that was taken; of those that it does
  * not have it is whatever is there. */
 void queue_rows_read(const struct queue *queue, enum priority priority, uint32_t index,
