@@ -40,7 +40,9 @@ static int explain_no_memory(int error, struct cuda_trouble *trouble)
     return cuda_trouble(
         trouble, STATUS_NO_MEMORY,
         "the worker wants %u MiB of device memory for its slots; %zu of %zu MiB are free",
-        (2 * CUDA_SLOTS * CUDA_SMALL_SIZE + 2 * CUDA_LARGE_SLOTS * CUDA_LARGE_SIZE) >> 20,
+        ((CUDA_SLOTS + CUDA_NORMAL_SLOTS) * CUDA_SMALL_SIZE +
+         2 * CUDA_LARGE_SLOTS * CUDA_LARGE_SIZE) >>
+            20,
         n_free >> 20, n_all >> 20);
 }
 
@@ -67,12 +69,21 @@ static int allocate_shared(struct cuda_slots *slots, struct cuda_trouble *ret_tr
     return error == 0 ? CUDA_CHECK(cudaDeviceSynchronize(), ret_trouble) : error;
 }
 
-/* The small ones come first. */
+/* The kinds follow each other. */
 static enum cuda_kind kind_at(uint32_t i)
 {
-    const uint32_t n_small = 2 * CUDA_SLOTS;
+    static const uint32_t n_slots[CUDA_KINDS] = {
+        [CUDA_URGENT] = CUDA_SLOTS,
+        [CUDA_NORMAL] = CUDA_NORMAL_SLOTS,
+        [CUDA_LARGE] = CUDA_LARGE_SLOTS,
+        [CUDA_BULK] = CUDA_LARGE_SLOTS,
+    };
+    enum cuda_kind kind = CUDA_URGENT;
 
-    return i < n_small ? i / CUDA_SLOTS : CUDA_LARGE + (i - n_small) / CUDA_LARGE_SLOTS;
+    for (; i >= n_slots[kind]; kind++) {
+        i -= n_slots[kind];
+    }
+    return kind;
 }
 
 static int allocate(struct cuda_slots *slots, struct cuda_trouble *ret_trouble)

@@ -3,7 +3,7 @@
  * arrays of one launch, what its kernels read and write in the host's memory, and the event that
  * says that all of it is done, or the number that a kernel leaves there.
  *
- * Device memory: 16 slots of 2 MiB and 8 of 26, 240 MiB, allocated once.
+ * Device memory: 12 slots of 2 MiB and 8 of 26, 232 MiB, allocated once.
  *
  * Threads: create and destroy on the control thread, all else on the data thread.
  */
@@ -24,15 +24,18 @@ enum cuda_kind {
     CUDA_KINDS,
 };
 
-#define CUDA_SLOTS       8u /* of each small kind.  Not tuned */
-#define CUDA_LARGE_SLOTS 4u /* fill the link; more of bulk would be in urgent work's way */
-#define CUDA_SLOTS_ALL   (2 * CUDA_SLOTS + 2 * CUDA_LARGE_SLOTS)
-#define CUDA_SMALL_SIZE  (2u << 20)  /* of a small slot */
-#define CUDA_LARGE_SIZE  (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
-#define CUDA_WORKS       32u         /* of one launch ... */
-/* ... and their rows.  With 256 of them eight clients together had 7.5 M jobs of 1 KiB a second,
- * with 128 12.7 (one H200, the same run); one client had as many with either. */
-#define CUDA_TABLE 128u
+#define CUDA_SLOTS 8u /* urgent ones.  Not tuned */
+/* As many as there are streams: what waits for one gathers, and becomes a larger launch. */
+#define CUDA_NORMAL_SLOTS 4u
+#define CUDA_LARGE_SLOTS  4u /* fill the link; more of bulk would be in urgent work's way */
+#define CUDA_SLOTS_ALL    (CUDA_SLOTS + CUDA_NORMAL_SLOTS + 2 * CUDA_LARGE_SLOTS)
+#define CUDA_SMALL_SIZE   (2u << 20)  /* of a small slot */
+#define CUDA_LARGE_SIZE   (26u << 20) /* three arrays of a full chunk, and narrow ones beside */
+#define CUDA_WORKS        32u         /* of one launch ... */
+/* ... and their rows: a launch costs the worker as much as 70 of them, 4 us.  Eight clients
+ * together, millions of jobs of 1 KiB a second (one H200, medians of 4): 22 with 256, 24 with 512,
+ * 23.4 with half the slots, which loses least where others have the machine. */
+#define CUDA_TABLE 512u
 _Static_assert(CUDA_TABLE >= WORK_ROWS, "any work fits a launch");
 
 #define CUDA_ALIGNMENT 256u /* of arrays on the device */

@@ -29,8 +29,8 @@
 #include <sys/socket.h>
 
 #define BATCH 32u
-/* A batch ends with the table that has this row, a GPU's launch: urgent work waits for it. */
-#define BATCH_ROWS 128u
+/* A batch ends with the table that has this row: urgent work waits for it, about 10 us. */
+#define BATCH_ROWS 256u
 /* While awake, turns with nothing to do between two looks at the clock: one takes as long as all
  * else in such a turn. */
 #define CLOCK_TURNS 16u

@@ -38,7 +38,7 @@ enum priority { PRIORITY_URGENT, PRIORITY_NORMAL, PRIORITY_BULK, PRIORITY_COUNT 
 /* ---- queues ------------------------------------------------------------------------------- */
 
 /* Entries of each work queue; a power of two.  Far above what is ever in flight. */
-#define WORK_ENTRIES 128u
+#define WORK_ENTRIES 256u
 #define DONE_ENTRIES 1024u /* at least PRIORITY_COUNT * WORK_ENTRIES: it can never be full */
 
 /* Where an array lies: segment in the upper 16 bits, byte offset in the lower 48. */

@@ -22,7 +22,7 @@
 #define MAPPED_MOST  (256 * KIB)
 #define MAPPED_NS    (8 * US)   /* a mapped kernel, launch to noticed: 7.7 */
 #define HOP_NS       (2 * US)   /* until the front end knows */
-#define SLOTS        8u         /* CUDA_SLOTS ... */
+#define SLOTS        8u         /* CUDA_SLOTS; of normal work 4, but of many works each ... */
 #define BULK_SLOTS   4u         /* ... and CUDA_LARGE_SLOTS */
 #define BULK_BYTES   (32 * MIB) /* what the worker announces */
 

@@ -67,6 +67,36 @@ static void test_how_much_is_let_in(void)
     }
 }
 
+/* Where it is known how quick they are there may be more normal chunks, for less than 300 us. */
+static void test_how_much_that_is_quick(void)
+{
+    static const struct {
+        enum priority priority;
+        float chunk_us; /* 0: never measured */
+        unsigned n;
+    } cases[] = {
+        {PRIORITY_NORMAL, 0, 32},           {PRIORITY_NORMAL, 4, 74}, {PRIORITY_NORMAL, 20, 32},
+        {PRIORITY_NORMAL, 1, WORK_ENTRIES}, {PRIORITY_BULK, 4, 4},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct scheduler scheduler = make();
+        struct flow flow = flow_of(cases[i].priority, 4096);
+        unsigned n = 0;
+
+        rate.devices[0].n_records = cases[i].chunk_us > 0 ? 1000 : 0;
+        rate.devices[0].record_ns = cases[i].chunk_us;
+        flow.next_records = 1000;
+        scheduler_add(&scheduler, &flow, at_ns);
+        while (n < 2 * WORK_ENTRIES && step(&scheduler) != NULL) {
+            n++;
+        }
+        if (n != cases[i].n) {
+            CHECK_FAIL("case %zu: %u chunks were let in, not %u", i, n, cases[i].n);
+        }
+    }
+}
+
 static void test_urgent_passes_bulk_that_is_held_back(void)
 {
     struct scheduler scheduler = make();
@@ -594,7 +624,7 @@ static void test_random_days_with_several_devices(void)
 }
 
 CHECK_MAIN(CHECK_TEST(test_nothing_waits), CHECK_TEST(test_urgent_then_normal_then_bulk),
-           CHECK_TEST(test_how_much_is_let_in),
+           CHECK_TEST(test_how_much_is_let_in), CHECK_TEST(test_how_much_that_is_quick),
            CHECK_TEST(test_urgent_passes_bulk_that_is_held_back),
            CHECK_TEST(test_the_first_in_turn_is_waited_for), CHECK_TEST(test_flows_take_turns),
            CHECK_TEST(test_books_balance), CHECK_TEST(test_large_urgent_work_goes_ahead_of_bulk),
