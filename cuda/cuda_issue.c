@@ -207,7 +207,7 @@ static int launch(const struct cuda_kernels *kernels, const struct cuda_slot *sl
     launch->arguments.n_chunks = n_chunks;
     launch->arguments.chunk = table[0];
     if (is_last && slot->tells_end) {
-        launch->arguments.ended = &slot->window->ended;
+        launch->arguments.ended = slot->ended;
         launch->arguments.n_ended = slot->n_ended;
         launch->arguments.number = slot->number;
     }

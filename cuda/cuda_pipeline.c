@@ -318,8 +318,7 @@ static int measure_stages(struct cuda_slot *slot, struct cuda_trouble *ret_troub
 
 static bool has_told(const struct cuda_slot *slot)
 {
-    return slot->tells_end &&
-           __atomic_load_n(&slot->window->ended, __ATOMIC_ACQUIRE) == slot->number;
+    return slot->tells_end && __atomic_load_n(slot->ended, __ATOMIC_ACQUIRE) == slot->number;
 }
 
 /*

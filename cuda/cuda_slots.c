@@ -49,16 +49,16 @@ static int explain_no_memory(int error, struct cuda_trouble *trouble)
 /* What all slots share. */
 static int allocate_shared(struct cuda_slots *slots, struct cuda_trouble *ret_trouble)
 {
-    const size_t windows_size = ARRAY_SIZE(slots->all) * sizeof(*slots->windows);
     const size_t n_ended_size = ARRAY_SIZE(slots->all) * sizeof(*slots->n_ended);
-    void *windows = NULL, *n_ended = NULL;
-    int error = CUDA_CHECK(cudaHostAlloc(&windows, windows_size, cudaHostAllocMapped), ret_trouble);
+    void *host = NULL, *n_ended = NULL;
+    int error =
+        CUDA_CHECK(cudaHostAlloc(&host, sizeof(*slots->host), cudaHostAllocMapped), ret_trouble);
 
     if (error < 0) {
         return error;
     }
-    slots->windows = windows;
-    memset(windows, 0, windows_size);
+    slots->host = host;
+    memset(host, 0, sizeof(*slots->host));
     error = CUDA_CHECK(cudaMalloc(&n_ended, n_ended_size), ret_trouble);
     if (error < 0) {
         return error;
@@ -93,7 +93,8 @@ static int allocate(struct cuda_slots *slots, struct cuda_trouble *ret_trouble)
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all) && error == 0; i++) {
         struct cuda_slot *slot = &slots->all[i];
 
-        slot->window = &slots->windows[i];
+        slot->window = &slots->host->windows[i];
+        slot->ended = &slots->host->ended[i].number;
         slot->n_ended = &slots->n_ended[i];
         slot->kind = kind_at(i);
         slot->size = slot->kind < CUDA_LARGE ? CUDA_SMALL_SIZE : CUDA_LARGE_SIZE;
@@ -148,7 +149,7 @@ void cuda_slots_destroy(struct cuda_slots *slots)
     for (uint32_t i = 0; i < ARRAY_SIZE(slots->all); i++) {
         free_slot(&slots->all[i]);
     }
-    cudaFreeHost(slots->windows);
+    cudaFreeHost(slots->host);
     cudaFree(slots->n_ended);
     free(slots);
 }

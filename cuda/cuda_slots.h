@@ -58,13 +58,18 @@ enum cuda_way {
     CUDA_MAPPED, /* the kernel works in the host's memory */
 };
 
-/* A part of the host's memory that the device sees: all of one slot that lies there. */
+/* A part of the host's memory that the device sees: what one slot's kernels read there. */
 struct cuda_window {
-    _Alignas(64) uint32_t ended; /* the number of the last launch that has told so */
     _Alignas(64) struct op_chunk table[CUDA_TABLE];
     /* What the engines, or kernels in their place, move: one array each, in[0] to out[0]. */
     struct op_chunk moved_in[CUDA_TABLE * LIMIT_IN];
     struct op_chunk moved_out[CUDA_TABLE * LIMIT_OUT];
+};
+
+/* The number of the last launch of a slot that has told its end: a line each, all in one page,
+ * apart from the tables, so that a device has one place to find.  Not measured. */
+struct cuda_ended {
+    _Alignas(64) uint32_t number;
 };
 
 /* Where in a launch a slot's timing events stand: stage i lasts from event i to event i + 1. */
@@ -85,6 +90,7 @@ struct cuda_slot {
     enum cuda_kind kind;
     struct cuda_slot *next; /* of the free ones; else the one issued behind it to its stream */
     struct cuda_window *window;
+    uint32_t *ended;      /* in the host's memory as well: see struct cuda_ended */
     char *memory;         /* on the device */
     uint64_t size;        /* of it */
     uint32_t *n_ended;    /* on the device: see launch.h */
@@ -101,7 +107,7 @@ struct cuda_slot {
     uint64_t largest;     /* bytes of the largest array of a row */
     bool is_long;         /* its kernel fills the device for long */
     bool is_timed;
-    bool tells_end;  /* the last kernel writes `number` into the window */
+    bool tells_end;  /* the last kernel writes `number` to *ended */
     uint32_t number; /* of this launch */
     uint32_t n_works;
     uint32_t n_rows; /* of them all */
@@ -115,11 +121,17 @@ struct cuda_slot {
     struct device_work works[CUDA_WORKS];
 };
 
+/* Pinned. */
+struct cuda_host {
+    struct cuda_ended ended[CUDA_SLOTS_ALL];
+    struct cuda_window windows[CUDA_SLOTS_ALL];
+};
+
 struct cuda_slots {
     struct cuda_slot *free[CUDA_KINDS];
     struct cuda_slot all[CUDA_SLOTS_ALL];
-    struct cuda_window *windows; /* pinned, one for each slot */
-    uint32_t *n_ended;           /* on the device, likewise */
+    struct cuda_host *host;
+    uint32_t *n_ended; /* on the device, one for each slot */
 };
 
 /* NO_MEMORY says how much was wanted and is free. */
