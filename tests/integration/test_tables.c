@@ -127,6 +127,7 @@ static uint64_t run_batch(uint64_t job)
     struct ring_desc descs[N];
     bool seen[N] = {false};
 
+    fill();
     for (uint32_t i = 0; i < N; i++) {
         descs[i] = describe(job, i);
     }
@@ -157,6 +158,38 @@ static void test_descriptors_share_chunks(void)
     }
     CHECK_EQ(wire_number(wire_call(wire, "job.close", "[%lu]", job), "pushed"), n_batches * N);
     CHECK_EQ(wire_number(wire_notification(wire, "job.done"), "1.pushes"), n_batches * N);
+}
+
+/* One with a deadline of its own is a push of its own, however alike they are, whenever the device
+ * would have them share. */
+static void test_who_has_a_deadline_shares_nothing(void)
+{
+    struct ring_desc descs[N];
+    uint64_t job, n_batches = 1, n_chunks;
+
+    start();
+    job = open_job(WINDOW);
+    while (run_batch(job) == N) {
+        CHECK_LT(n_batches++, 100);
+    }
+    for (uint32_t round = 0; round < 20; round++) {
+        bool seen[N] = {false};
+
+        fill();
+        for (uint32_t i = 0; i < N; i++) {
+            descs[i] = describe(job, i);
+            descs[i].n_records = descs[0].n_records;
+            descs[i].deadline_ns = i % 4 == 3 ? UINT64_C(3600000000000) : 0;
+        }
+        n_chunks = stat_of("chunks_total");
+        ring_client_submit(ring, descs, N);
+        for (uint32_t i = 0; i < N; i++) {
+            struct ring_completion completion = reap_one(seen);
+
+            check_good(&descs[completion.tag], &completion);
+        }
+        CHECK_GE(stat_of("chunks_total") - n_chunks, 2 * N / 4); /* and those between them */
+    }
 }
 
 static enum status spoil(struct ring_desc *desc)
@@ -524,9 +557,11 @@ static void test_a_ring_that_breaks_under_its_rows(void)
     ring_client_check_works(ring_client_open(wire, MIB), ring_client_open_copy(wire, ""));
 }
 
-CHECK_MAIN(CHECK_TEST(test_descriptors_share_chunks), CHECK_TEST(test_good_and_bad_in_one_batch),
-           CHECK_TEST(test_two_jobs_interleaved), CHECK_TEST(test_a_row_closes_the_job),
-           CHECK_TEST(test_rows_take_credit), CHECK_TEST(test_cancel_answers_each_once),
+CHECK_MAIN(CHECK_TEST(test_descriptors_share_chunks),
+           CHECK_TEST(test_who_has_a_deadline_shares_nothing),
+           CHECK_TEST(test_good_and_bad_in_one_batch), CHECK_TEST(test_two_jobs_interleaved),
+           CHECK_TEST(test_a_row_closes_the_job), CHECK_TEST(test_rows_take_credit),
+           CHECK_TEST(test_cancel_answers_each_once),
            CHECK_TEST(test_a_deadline_that_passes_answers_each_once),
            CHECK_TEST(test_a_row_s_deadline_is_nobody_else_s),
            CHECK_TEST(test_a_worker_that_dies_answers_each_once),
