@@ -24,8 +24,9 @@
  * another.
  *
  * Files: job.c (life), job_after.c (whom it waits for), job_input.c (is a push welcome?),
- * job_admit.c (will it be in time?), job_ring.c (pushes that lie in rings), job_work.c (what the
- * device does for it), job_answer.c (its messages). Thread: the front end's loop.
+ * job_admit.c (will it be in time?), job_ring.c (pushes that lie in rings), job_descs.c (those
+ * that came as descriptors; described.h), job_work.c (what the device does for it), job_answer.c
+ * (its messages). Thread: the front end's loop.
  */
 #pragma once
 
@@ -223,11 +224,6 @@ struct ring_link;
  */
 int job_make_ring_window(struct job *job, const struct msg_options *options, uint32_t window,
                          uint64_t *ret_pool_size);
-/*
- * Copies of what a client wrote into its ring: accept each as a push, or as one more row of the
- * push before it, or answer it with an error; and settle their jobs.
- */
-void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint32_t n);
 /* A job.push whose data are Refs: accept it.  The caller has checked seq and the number of inputs,
  * and settles the job. */
 int job_take_refs(struct job *job, const struct msg_job_push *msg, struct failure *ret_failure);
@@ -236,6 +232,14 @@ void job_complete_push(struct job *job, const struct push *push, struct ring_lin
                        const struct failure *failure);
 /* The ring is of no use: fail all jobs that have pushes in it, and those with this failure. */
 void job_fail_ring(const struct ring_link *link, const struct failure *failure);
+
+/* ---- job_descs.c ---------------------------------------------------------------------------- */
+
+/*
+ * Copies of what a client wrote into its ring: accept each as a push, or as one more row of the
+ * push before it, or answer it with an error; and settle their jobs.
+ */
+void job_take_descs(struct ring_link *link, const struct ring_desc *descs, uint32_t n);
 
 /* ---- job_work.c ----------------------------------------------------------------------------- */
 
